@@ -1,0 +1,119 @@
+"""嵌入器（embedder）的约定，以及对模型返回值的检查。
+
+不管向量从哪里来（手写的哈希、numpy 里的 e5、网络服务），都在这里过同一道关：
+条数对不对、有没有 NaN、是不是零向量、长度归一没有。子类只写 ``_encode``。
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol, runtime_checkable
+
+import numpy as np
+
+from rag_lessons.types import RagLessonsError, is_blank
+
+Role = Literal["query", "document"]
+FloatArray = np.ndarray
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """能把文字变成向量的东西。
+
+    属性
+    ----
+    space : 向量空间的名字，写明提供者、模型、维数、角色处理和版本。两个空间的向量不能比较。
+    dim : 维数。
+    """
+
+    space: str
+    dim: int
+
+    def embed_documents(self, texts: Sequence[str]) -> FloatArray: ...
+
+    def embed_queries(self, texts: Sequence[str]) -> FloatArray: ...
+
+    def embed_query(self, text: str) -> FloatArray: ...
+
+
+def check_texts(texts: Sequence[str]) -> list[str]:
+    """确认收到的是字符串的列表；只给一个字符串是常见的手误，逐字拆开会得到一堆错的向量。"""
+    if isinstance(texts, str | bytes):
+        raise RagLessonsError("这里要的是字符串列表；只有一条时写成 [text]，或用 embed_query(text)。")
+    result = list(texts)
+    for i, text in enumerate(result):
+        if not isinstance(text, str):
+            raise RagLessonsError(f"第 {i} 条不是字符串，而是 {type(text).__name__}；请先转成 str。")
+    return result
+
+
+def check_vectors(vectors: object, count: int, dim: int, space: str) -> FloatArray:
+    """检查模型返回的向量，并归一成单位长度的 float32。
+
+    参数
+    ----
+    vectors : 任何能变成二维数组的东西。
+    count, dim : 应有的行数与列数。
+    space : 报错时写出是哪个空间。
+
+    返回 (count, dim) 的 float32 数组，每行长度为 1。条数不对、维数不对、含 NaN 或无穷、
+    有零向量时抛出 RagLessonsError。
+    """
+    array = np.asarray(vectors, dtype=np.float64)
+    if count == 0:
+        return np.zeros((0, dim), dtype=np.float32)
+    if array.ndim != 2 or array.shape[0] != count:
+        got = array.shape[0] if array.ndim else 0
+        raise RagLessonsError(f"{space} 送去 {count} 条文字，返回了 {got} 条向量；结果不可信，已丢弃。")
+    if array.shape[1] != dim:
+        raise RagLessonsError(f"{space} 应是 {dim} 维，返回了 {array.shape[1]} 维；请检查模型名和维数设置。")
+    if not np.isfinite(array).all():
+        row = int(np.flatnonzero(~np.isfinite(array).all(axis=1))[0])
+        raise RagLessonsError(f"{space} 第 {row} 条向量含 NaN 或无穷大；结果不可信，已丢弃。")
+    lengths = np.linalg.norm(array, axis=1, keepdims=True)
+    if (lengths == 0).any():
+        row = int(np.flatnonzero(lengths[:, 0] == 0)[0])
+        raise RagLessonsError(f"{space} 第 {row} 条是零向量，没有方向可比；请检查那条文字。")
+    return (array / lengths).astype(np.float32)
+
+
+class BaseEmbedder:
+    """公共部分：检查输入、跳过空白、检查输出。子类设好 ``space``、``dim`` 并实现 ``_encode``。"""
+
+    space: str
+    dim: int
+
+    def _encode(self, texts: list[str], role: Role) -> object:
+        """texts 里没有空白文字，且至少一条；返回 (len(texts), dim)。"""
+        raise NotImplementedError
+
+    def embed(self, texts: Sequence[str], role: Role) -> FloatArray:
+        """按角色（"query" 或 "document"）嵌入。空白文字不送给模型，对应行是零：它与谁的相似度都是 0。"""
+        texts = check_texts(texts)
+        wanted = [i for i, text in enumerate(texts) if not is_blank(text)]
+        result = np.zeros((len(texts), self.dim), dtype=np.float32)
+        if wanted:
+            sent = [texts[i] for i in wanted]
+            result[wanted] = check_vectors(self._encode(sent, role), len(sent), self.dim, self.space)
+        return result
+
+    def embed_documents(self, texts: Sequence[str]) -> FloatArray:
+        """文档 → (n, dim) float32，每行单位长度；空白文字得到零行。"""
+        return self.embed(texts, "document")
+
+    def embed_queries(self, texts: Sequence[str]) -> FloatArray:
+        """问题 → (n, dim) float32。有空白的问题时抛出 RagLessonsError。"""
+        texts = check_texts(texts)
+        for i, text in enumerate(texts):
+            if is_blank(text):
+                raise RagLessonsError(f"第 {i} 个问题是空白，没有东西可查；请写一个问题。")
+        return self.embed(texts, "query")
+
+    def embed_query(self, text: str) -> FloatArray:
+        """一个问题 → (dim,) float32。"""
+        if not isinstance(text, str):
+            raise RagLessonsError(f"问题要是字符串，收到的是 {type(text).__name__}。")
+        if is_blank(text):
+            raise RagLessonsError("问题是空白，没有东西可查；请写一个问题。")
+        return self.embed_queries([text])[0]

@@ -1,0 +1,160 @@
+"""流水线各级之间只传四样东西：Document、Chunk、Hit、Answer。
+
+它们都是冻结的 dataclass：造好以后不再改动，所以可以放心地传来传去、放进集合、写进缓存。
+"""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+
+class RagLessonsError(ValueError):
+    """本包主动报告的错误：一句话说清哪里不对、该怎么办。它也是 ValueError。"""
+
+
+class RagLessonsWarning(UserWarning):
+    """事情还能继续，但你应当知道。"""
+
+
+def is_blank(text: str) -> bool:
+    """没有任何看得见的字符：空串、空白、全角空格、零宽字符都算。
+
+    >>> [is_blank(t) for t in ("", " \\n", "\\u3000", "\\u200b", "甲")]
+    [True, True, True, True, False]
+    """
+    return all(c.isspace() or unicodedata.category(c) in ("Cf", "Cc") for c in text)
+
+
+@dataclass(frozen=True)
+class Document:
+    """一份读进来的文件。
+
+    参数
+    ----
+    source : 相对所加载文件夹的路径，用 ``/`` 分隔，Unicode NFC 形式。
+    text : 全文。换行一律是 LF，开头没有 BOM；造对象时会自动整理成这样，
+        因此 ``Chunk.start`` / ``Chunk.end`` 总能指回 ``text``。
+    metadata : 其他信息，例如 ``{"page_starts": [...]}``。
+
+    >>> Document("a\\\\b.md", "\\ufeff甲\\r\\n乙").text
+    '甲\\n乙'
+    """
+
+    source: str
+    text: str
+    metadata: dict[str, Any] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.source, str) or not isinstance(self.text, str):
+            raise RagLessonsError("Document 的 source 和 text 都要是字符串；读文件请用 load_document。")
+        source = unicodedata.normalize("NFC", self.source.replace("\\", "/"))
+        text = self.text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+        object.__setattr__(self, "source", source)
+        object.__setattr__(self, "text", text)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """文档里的一段，逐字照抄：``document.text[start:end] == text``。
+
+    参数
+    ----
+    text : 这一段的原文。
+    source : 来自哪份文档（``Document.source``）。
+    start, end : 在 ``Document.text`` 里的字符位置，左闭右开。
+    line : 第一行的行号，从 1 数起。
+    headings : 标题路径，例如 ``("员工手册", "第三章 考勤")``。
+    metadata : 其他信息。``page`` 是页码；``embedding_text`` 可以替换送去算向量的文字。
+    """
+
+    text: str
+    source: str
+    start: int
+    end: int
+    line: int = 1
+    headings: tuple[str, ...] = ()
+    metadata: dict[str, Any] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "headings", tuple(self.headings))
+
+    @cached_property
+    def id(self) -> str:
+        """由来源、位置、原文算出的 16 位十六进制串；换进程、换系统都不变。
+
+        >>> Chunk("甲", "a.md", 0, 1).id
+        'de6182e4ec0519f6'
+        """
+        key = f"{self.source}\0{self.start}\0{self.end}\0{self.text}"
+        return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+    @property
+    def label(self) -> str:
+        """给人看的出处：``safety.py:40``，有页码时是 ``手册.pdf 第3页``。"""
+        page = self.metadata.get("page")
+        return f"{self.source} 第{page}页" if page is not None else f"{self.source}:{self.line}"
+
+    @property
+    def embedding_text(self) -> str:
+        """送去算向量的文字：标题路径加原文。标题路径只在这里出现，不混进 ``text``。"""
+        custom = self.metadata.get("embedding_text")
+        if custom is not None:
+            return custom
+        return " > ".join(self.headings) + "\n" + self.text if self.headings else self.text
+
+
+@dataclass(frozen=True)
+class Hit:
+    """一条检索结果。
+
+    参数
+    ----
+    chunk : 命中的块。
+    score : 排序用的分数，越大越近。
+    rank : 名次，从 1 数起。
+    details : 各路原始分数，例如 ``{"dense": 0.83}``；判断要不要拒答时看它，不看融合后的分数。
+    """
+
+    chunk: Chunk
+    score: float
+    rank: int
+    details: dict[str, float] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
+class Citation:
+    """答案里的一个引用：第几号资料、引了哪句话（可以没有）、是哪一块。"""
+
+    number: int
+    quote: str
+    chunk: Chunk
+
+
+@dataclass(frozen=True)
+class Answer:
+    """一次问答的结果。
+
+    参数
+    ----
+    text : 答案，含 ``[1]`` 这样的编号。
+    citations : 答案里用到的资料。
+    hits : 检索到的全部结果（包括没有被引用的）。
+    missing : 资料里没有的信息点。
+    refused : 是否因为资料不足而没有作答。
+    """
+
+    text: str
+    citations: tuple[Citation, ...] = ()
+    hits: tuple[Hit, ...] = ()
+    missing: tuple[str, ...] = ()
+    refused: bool = False
+
+    def __str__(self) -> str:
+        lines = [self.text]
+        if self.citations:
+            lines += ["", "来源："] + [f"  [{c.number}] {c.chunk.label}" for c in self.citations]
+        return "\n".join(lines)
