@@ -64,7 +64,8 @@ def _usable(wanted: Path) -> Path:
         return wanted
     fallback = _temporary()
     warnings.warn(
-        f"缓存文件夹 {wanted} 不能写，这次改用 {fallback}；想长期保留，请把 RAG_LESSONS_CACHE 设成能写的文件夹。",
+        f"缓存文件夹 {wanted} 不能写，这次改用 {fallback}；"
+        "想长期保留，请把 RAG_LESSONS_CACHE 设成能写的文件夹。",
         RagLessonsWarning,
         stacklevel=3,
     )
