@@ -16,6 +16,9 @@ from rag_lessons.types import RagLessonsError, is_blank
 Role = Literal["query", "document"]
 FloatArray = np.ndarray
 
+# 长度与 1 差不到这么多，就不必再除一遍（float32 自身的误差约 6e-8）
+UNIT_TOLERANCE = 1e-6
+
 
 @runtime_checkable
 class Embedder(Protocol):
@@ -60,7 +63,9 @@ def check_vectors(vectors: object, count: int, dim: int, space: str) -> FloatArr
     返回 (count, dim) 的 float32 数组，每行长度为 1。条数不对、维数不对、含 NaN 或无穷、
     有零向量时抛出 RagLessonsError。
     """
-    array = np.asarray(vectors, dtype=np.float64)
+    array = np.asarray(vectors)
+    if array.dtype != np.float32:
+        array = np.asarray(vectors, dtype=np.float64)
     if count == 0:
         return np.zeros((0, dim), dtype=np.float32)
     if array.ndim != 2 or array.shape[0] != count:
@@ -68,14 +73,16 @@ def check_vectors(vectors: object, count: int, dim: int, space: str) -> FloatArr
         raise RagLessonsError(f"{space} 送去 {count} 条文字，返回了 {got} 条向量；结果不可信，已丢弃。")
     if array.shape[1] != dim:
         raise RagLessonsError(f"{space} 应是 {dim} 维，返回了 {array.shape[1]} 维；请检查模型名和维数设置。")
-    if not np.isfinite(array).all():
-        row = int(np.flatnonzero(~np.isfinite(array).all(axis=1))[0])
+    lengths = np.sqrt(np.einsum("ij,ij->i", array, array))      # 有 NaN 或无穷的行，长度也不是有限数
+    if not np.isfinite(lengths).all():
+        row = int(np.flatnonzero(~np.isfinite(lengths))[0])
         raise RagLessonsError(f"{space} 第 {row} 条向量含 NaN 或无穷大；结果不可信，已丢弃。")
-    lengths = np.linalg.norm(array, axis=1, keepdims=True)
-    if (lengths == 0).any():
-        row = int(np.flatnonzero(lengths[:, 0] == 0)[0])
+    if not lengths.all():
+        row = int(np.flatnonzero(lengths == 0)[0])
         raise RagLessonsError(f"{space} 第 {row} 条是零向量，没有方向可比；请检查那条文字。")
-    return (array / lengths).astype(np.float32)
+    if np.abs(lengths - 1).max() > UNIT_TOLERANCE:
+        array = array / lengths[:, None]
+    return array.astype(np.float32, copy=False)
 
 
 class BaseEmbedder:
@@ -92,10 +99,12 @@ class BaseEmbedder:
         """按角色（"query" 或 "document"）嵌入。空白文字不送给模型，对应行是零：它与谁的相似度都是 0。"""
         texts = check_texts(texts)
         wanted = [i for i, text in enumerate(texts) if not is_blank(text)]
+        sent = [texts[i] for i in wanted]
+        vectors = check_vectors(self._encode(sent, role) if sent else (), len(sent), self.dim, self.space)
+        if len(sent) == len(texts):
+            return vectors
         result = np.zeros((len(texts), self.dim), dtype=np.float32)
-        if wanted:
-            sent = [texts[i] for i in wanted]
-            result[wanted] = check_vectors(self._encode(sent, role), len(sent), self.dim, self.space)
+        result[wanted] = vectors
         return result
 
     def embed_documents(self, texts: Sequence[str]) -> FloatArray:

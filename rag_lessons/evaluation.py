@@ -1,0 +1,93 @@
+"""金标问题：问题、答案应当出自哪里、属于哪一类。
+
+相关与否按“块和金标原句的位置有没有重叠”来算，所以同一份金标能给任何一种切块打分。
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rag_lessons.paths import data_path
+from rag_lessons.types import Chunk, Document, RagLessonsError
+
+
+@dataclass(frozen=True)
+class Gold:
+    """答案所在：哪份文件里的哪一句（逐字）。"""
+
+    source: str
+    quote: str
+
+
+@dataclass(frozen=True)
+class Question:
+    """一道金标问题。
+
+    参数
+    ----
+    type : literal（字面）、paraphrase（换说法）、exact_number（准确数字）、table（表格）、
+        multi_passage（要看几处）、contradiction（资料矛盾）、unanswerable（资料里没有）。
+    split : tune（调参用）或 report（最后报一次用）。
+    pair : 同一件事的字面问法和换说法的问法，编号相同。
+    """
+
+    id: str
+    question: str
+    type: str
+    gold: tuple[Gold, ...] = ()
+    answer: str = ""
+    split: str = "report"
+    pair: str = ""
+
+
+def load_golden(name: str) -> list[Question]:
+    """读 ``data/golden/{name}.jsonl``，例如 ``load_golden("agent")``。"""
+    folder = data_path("golden")
+    path = folder / f"{name}.jsonl"
+    if not path.is_file():
+        known = "、".join(sorted(p.stem for p in folder.glob("*.jsonl") if p.stem != "paraphrases"))
+        raise FileNotFoundError(f"没有叫 {name!r} 的金标问题；现有的是：{known or '无'}。")
+    return [_question(record) for record in read_jsonl(path)]
+
+
+def read_jsonl(path: Path) -> list[dict]:
+    """一行一个 JSON 对象的文件 → 列表；坏行报出行号。"""
+    records = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if line.strip():
+            try:
+                records.append(json.loads(line))
+            except json.JSONDecodeError as error:
+                raise RagLessonsError(f"{path.name} 第 {number} 行不是合法的 JSON（{error.msg}）；请修好这一行。") from None
+    return records
+
+
+def _question(record: dict) -> Question:
+    gold = tuple(Gold(g["source"], g["quote"]) for g in record.get("gold", ()))
+    fields = {k: record[k] for k in ("id", "question", "type", "answer", "split", "pair") if k in record}
+    return Question(gold=gold, **fields)
+
+
+def gold_spans(question: Question, documents: Sequence[Document]) -> list[tuple[str, int, int]]:
+    """金标原句在文档里的位置 [(source, start, end), …]。原句找不到时抛出 RagLessonsError。"""
+    texts = {document.source: document.text for document in documents}
+    spans = []
+    for gold in question.gold:
+        start = texts.get(gold.source, "").find(gold.quote)
+        if start < 0:
+            raise RagLessonsError(f"问题 {question.id} 的金标原句不在 {gold.source} 里；文档改过的话，请更新金标。")
+        spans.append((gold.source, start, start + len(gold.quote)))
+    return spans
+
+
+def overlaps(chunk: Chunk, span: tuple[str, int, int]) -> bool:
+    """块和金标原句至少共有一个字。
+
+    >>> overlaps(Chunk("甲乙", "a.md", 0, 2), ("a.md", 1, 5)), overlaps(Chunk("甲乙", "a.md", 0, 2), ("b.md", 1, 5))
+    (True, False)
+    """
+    source, start, end = span
+    return chunk.source == source and chunk.start < end and start < chunk.end

@@ -1,0 +1,232 @@
+"""VectorIndex：一个 numpy 矩阵加一列块，检索就是一次矩阵乘法。
+
+十万条以内不需要向量数据库；到那时该换什么，见课程 A1。
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from rag_lessons.embedding.base import Embedder, FloatArray
+from rag_lessons.types import Chunk, Hit, RagLessonsError, is_blank
+
+# 分数保留到小数点后第 6 位再排序：同一段文字放在矩阵的不同行，乘出来最后一位可能不同
+SCORE_DIGITS = 6
+Where = Callable[[Chunk], bool]
+# 索引文件的格式版本；格式变了就加一，旧文件会得到一句说明而不是乱码
+FILE_VERSION = 1
+
+
+def cosine_top_k(matrix: FloatArray, vector: FloatArray, k: int) -> list[tuple[int, float]]:
+    """单位向量矩阵 (n, dim) 里与 vector (dim,) 余弦最大的 k 行，返回 [(行号, 分数), …]。
+
+    分数四舍五入到 6 位小数，相同的按行号排；k 大于 n 时返回全部 n 行。
+
+    >>> cosine_top_k(np.eye(3), np.array([0.0, 1.0, 0.0]), k=2)
+    [(1, 1.0), (0, 0.0)]
+    """
+    scores = matrix @ vector
+    k = min(k, len(scores))
+    kth = np.partition(scores, -k)[-k] if k else 0.0
+    rows = np.flatnonzero(scores >= kth - 1e-6)       # 前 k 名，连同并列的
+    rounded = scores[rows].round(6) + 0.0             # 加 0.0：不留下 -0.0
+    best = np.lexsort((rows, -rounded))[:k]
+    return [(int(rows[i]), float(rounded[i])) for i in best]
+
+
+def check_k(k: int) -> None:
+    """k 要是至少为 1 的整数。"""
+    if isinstance(k, bool) or not isinstance(k, int | np.integer):
+        raise RagLessonsError(f"k 要是整数，收到 {k!r}。")
+    if k < 1:
+        raise RagLessonsError(f"k 要至少是 1，收到 {k}；想要多少条就写多少。")
+
+
+def check_question(question: object) -> None:
+    """问题要是有内容的字符串。"""
+    if not isinstance(question, str):
+        raise RagLessonsError(f"问题要是字符串，收到的是 {type(question).__name__}。")
+    if is_blank(question):
+        raise RagLessonsError("问题是空白，没有东西可查；请写一个问题。")
+
+
+def in_order(chunks: Sequence[Chunk]) -> list[Chunk]:
+    """按（来源、位置）排好并去掉重复的块：结果不依赖喂进来的次序，建库格子跑几遍也不会有副本。"""
+    unique = {chunk.id: chunk for chunk in chunks}
+    return sorted(unique.values(), key=lambda c: (c.source, c.start, c.end, c.id))
+
+
+def indexable(chunks: Sequence[Chunk]) -> list[Chunk]:
+    """可以建库的块：排好、去重，空白的不要；混进别的类型时抛出 RagLessonsError。"""
+    for chunk in chunks:
+        if not isinstance(chunk, Chunk):
+            raise RagLessonsError(f"这里要 Chunk 的列表，收到 {type(chunk).__name__}；请先用 chunk_by_... 切块。")
+    return in_order([chunk for chunk in chunks if not is_blank(chunk.embedding_text)])
+
+
+@dataclass(frozen=True)
+class SyncCounts:
+    """一次同步的结果：新算了向量的块数、去掉的块数、沿用旧向量的块数。"""
+
+    added: int
+    removed: int
+    kept: int
+
+
+class VectorIndex:
+    """块与它们的向量。用 ``VectorIndex.build(chunks, embedder)`` 来建。
+
+    属性
+    ----
+    chunks : 按（来源、位置）排好的块。
+    vectors : (n, dim) float32，每行单位长度，与 chunks 一一对应。
+    embedder : 查询时用同一个嵌入器。
+    space : 建库时的向量空间；换了别的空间会报错，哪怕维数一样。
+    """
+
+    def __init__(self, chunks: Sequence[Chunk], vectors: FloatArray, embedder: Embedder, space: str) -> None:
+        self.embedder = embedder
+        self.space = space
+        self._hold(chunks, vectors)
+
+    def _hold(self, chunks: Sequence[Chunk], vectors: FloatArray) -> None:
+        self.chunks = list(chunks)
+        self.vectors = np.ascontiguousarray(vectors, dtype=np.float32)
+        self._row = {chunk.id: i for i, chunk in enumerate(self.chunks)}
+        if self.vectors.ndim != 2 or len(self.vectors) != len(self.chunks):
+            raise RagLessonsError(f"有 {len(self.chunks)} 块，却有 {len(self.vectors)} 条向量；两者必须一一对应。")
+
+    @classmethod
+    def build(cls, chunks: Sequence[Chunk], embedder: Embedder) -> VectorIndex:
+        """给每块算向量。重复的块只留一份；没有块也能建，检索时得到空列表。"""
+        chunks = indexable(chunks)
+        vectors = embedder.embed_documents([chunk.embedding_text for chunk in chunks])
+        return cls(chunks, vectors, embedder, embedder.space)
+
+    def __len__(self) -> int:
+        return len(self.chunks)
+
+    def __repr__(self) -> str:
+        return f"VectorIndex({len(self)} 块, 空间 {self.space!r})"
+
+    def check_space(self) -> None:
+        """问题的向量必须和库里的向量来自同一个空间，否则余弦没有意义。"""
+        if self.embedder.space != self.space:
+            raise RagLessonsError(
+                f"这个索引是用 {self.space!r} 建的，现在的嵌入器是 {self.embedder.space!r}；两个空间不能比较。"
+                "请换回原来的嵌入器，或用新的重建索引。"
+            )
+
+    def search(
+        self, query: str, k: int = 3, threshold: float | None = None, where: Where | None = None
+    ) -> list[Hit]:
+        """问题 → 最近的 k 块。
+
+        参数
+        ----
+        query : 问题；空白时抛出 RagLessonsError。
+        k : 最多几条；比库大时返回全部。小于 1 时抛出 RagLessonsError。
+        threshold : 余弦低于它的不要。各模型的合适值不同，见第 04、05 课。
+        where : 块 → 要不要；先筛选，再取前 k。
+        """
+        check_k(k)
+        check_question(query)
+        self.check_space()
+        if not self.chunks:
+            return []
+        return self.search_vector(self.embedder.embed_query(query), k, threshold, where)
+
+    def search_vector(
+        self, vector: FloatArray, k: int = 3, threshold: float | None = None, where: Where | None = None
+    ) -> list[Hit]:
+        """已经有向量时直接检索；向量会先归一。参数同 search。"""
+        check_k(k)
+        vector = np.asarray(vector, dtype=np.float32)
+        if not self.chunks:
+            return []
+        if vector.shape != (self.vectors.shape[1],):
+            raise RagLessonsError(f"向量的形状应是 ({self.vectors.shape[1]},)，收到 {vector.shape}；是不是换了模型？")
+        length = float(np.linalg.norm(vector))
+        if not np.isfinite(length) or length == 0:
+            raise RagLessonsError("查询向量是零或含 NaN，没有方向可比；请检查嵌入器的返回值。")
+        matrix, rows = self.vectors, None
+        if where is not None:
+            rows = [i for i, chunk in enumerate(self.chunks) if where(chunk)]
+            matrix = matrix[rows]
+        found = cosine_top_k(matrix, vector / np.float32(length), k)
+        kept = [(i, score) for i, score in found if threshold is None or score >= threshold]
+        return [
+            Hit(self.chunks[i if rows is None else rows[i]], score, rank, {"dense": score})
+            for rank, (i, score) in enumerate(kept, 1)
+        ]
+
+    def vectors_of(self, hits: Sequence[Hit]) -> FloatArray:
+        """几条结果各自的向量 (len(hits), dim)。"""
+        missing = [hit.chunk.label for hit in hits if hit.chunk.id not in self._row]
+        if missing:
+            raise RagLessonsError(f"{missing[0]} 不在这个索引里；请用检索出它的那个索引。")
+        return self.vectors[[self._row[hit.chunk.id] for hit in hits]]
+
+    def sync(self, chunks: Sequence[Chunk]) -> SyncCounts:
+        """把库换成这些块，只给内容没见过的块算向量。
+
+        插入一行会让后面所有块的位置和 id 都变，但文字没变，向量就照用。返回 SyncCounts。
+        嵌入中途失败时抛出错误，库保持原样。
+        """
+        self.check_space()
+        chunks = indexable(chunks)
+        row_of_text = {chunk.embedding_text: i for i, chunk in enumerate(self.chunks)}
+        new_texts = list(dict.fromkeys(c.embedding_text for c in chunks if c.embedding_text not in row_of_text))
+        new_row = {text: len(self.chunks) + i for i, text in enumerate(new_texts)}
+        fresh = self.embedder.embed_documents(new_texts)
+        pool = np.concatenate([self.vectors, fresh]) if len(self.vectors) else fresh
+        rows = [row_of_text.get(c.embedding_text, new_row.get(c.embedding_text, 0)) for c in chunks]
+        added = sum(c.embedding_text in new_row for c in chunks)
+        before, after = {c.id for c in self.chunks}, {c.id for c in chunks}
+        moved = sum(c.id not in before and c.embedding_text in row_of_text for c in chunks)
+        counts = SyncCounts(added, len(before - after) - moved, len(chunks) - added)
+        self._hold(chunks, pool[rows])
+        return counts
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """存成一个文件：向量、块、空间的名字。先写在旁边再换名，中途被打断时旧文件还在。"""
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        meta = {"version": FILE_VERSION, "space": self.space, "chunks": [asdict(chunk) for chunk in self.chunks]}
+        handle, name = tempfile.mkstemp(prefix=path.name + ".", suffix=".part", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w") as archive:
+                archive.writestr("index.json", json.dumps(meta, ensure_ascii=False))
+                with archive.open("vectors.npy", "w", force_zip64=True) as part:
+                    np.lib.format.write_array(part, self.vectors, allow_pickle=False)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], embedder: Embedder) -> VectorIndex:
+        """读回 save 存的文件。embedder 的空间与存时不同，就抛出写明两个空间的 RagLessonsError。"""
+        path = Path(path)
+        if not path.exists():
+            raise FileNotFoundError(f"找不到索引文件 {path}；请先 index.save(path)。")
+        try:
+            with zipfile.ZipFile(path) as archive:
+                meta = json.loads(archive.read("index.json"))
+                with archive.open("vectors.npy") as part:
+                    vectors = np.lib.format.read_array(part, allow_pickle=False)
+        except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OSError):
+            raise RagLessonsError(f"{path.name} 不是完整的索引文件；请删掉它，重新建库再 save。") from None
+        if meta.get("version") != FILE_VERSION:
+            raise RagLessonsError(f"{path.name} 的格式版本是 {meta.get('version')}，这里只认 {FILE_VERSION}；请重新建库。")
+        index = cls([Chunk(**record) for record in meta["chunks"]], vectors, embedder, meta["space"])
+        index.check_space()
+        return index
