@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -86,7 +86,10 @@ def check_vectors(vectors: object, count: int, dim: int, space: str) -> FloatArr
 
 
 class BaseEmbedder:
-    """公共部分：检查输入、跳过空白、检查输出。子类设好 ``space``、``dim`` 并实现 ``_encode``。"""
+    """公共部分：检查输入、跳过空白、检查输出。子类设好 ``space``、``dim`` 并实现 ``_encode``。
+
+    维数要等第一次计算才知道的嵌入器，先把 ``dim`` 设为 0，算出第一批时再改成真的。
+    """
 
     space: str
     dim: int
@@ -95,16 +98,42 @@ class BaseEmbedder:
         """texts 里没有空白文字，且至少一条；返回 (len(texts), dim)。"""
         raise NotImplementedError
 
+    def _encode_batches(self, texts: list[str], role: Role) -> Iterator[tuple[Sequence[int], object]]:
+        """算好一批就交出一批：（这批在 texts 里的位置, 向量）。默认一批做完；要分批的子类改写它。"""
+        yield range(len(texts)), self._encode(texts, role)
+
+    def check_input(self, texts: Sequence[str], role: Role) -> list[str]:
+        """动手之前检查全部文字，有一条不行就抛出 RagLessonsError；子类可以加上自己的限制。"""
+        return check_texts(texts)
+
+    def embed_batches(self, texts: Sequence[str], role: Role) -> Iterator[tuple[Sequence[int], FloatArray]]:
+        """一批一批地嵌入，每批查验过才交出：（位置, (批大小, dim) float32 单位向量）。
+
+        texts 里不能有空白文字。缓存靠它边算边存：第三批失败时，前两批已经存好。
+        """
+        texts = list(texts)
+        if texts:
+            for positions, vectors in self._encode_batches(texts, role):
+                yield positions, check_vectors(vectors, len(positions), self.dim, self.space)
+
     def embed(self, texts: Sequence[str], role: Role) -> FloatArray:
         """按角色（"query" 或 "document"）嵌入。空白文字不送给模型，对应行是零：它与谁的相似度都是 0。"""
-        texts = check_texts(texts)
+        texts = self.check_input(texts, role)
         wanted = [i for i, text in enumerate(texts) if not is_blank(text)]
-        sent = [texts[i] for i in wanted]
-        vectors = check_vectors(self._encode(sent, role) if sent else (), len(sent), self.dim, self.space)
-        if len(sent) == len(texts):
-            return vectors
-        result = np.zeros((len(texts), self.dim), dtype=np.float32)
-        result[wanted] = vectors
+        result, filled = None, np.zeros(len(wanted), dtype=bool)
+        for positions, vectors in self.embed_batches([texts[i] for i in wanted], role):
+            filled[positions] = True
+            if positions == range(len(texts)):
+                return vectors
+            if result is None:
+                result = np.zeros((len(texts), vectors.shape[1]), dtype=np.float32)
+            result[[wanted[p] for p in positions]] = vectors
+        if not filled.all():
+            raise RagLessonsError(f"{self.space} 漏了 {(~filled).sum()} 条没有算；结果不可信，已丢弃。")
+        if result is None:
+            if texts and not self.dim:
+                raise RagLessonsError("送来的全是空白，而这个嵌入器的维数还不知道；请先去掉空白文字，或写明维数。")
+            result = np.zeros((len(texts), self.dim), dtype=np.float32)
         return result
 
     def embed_documents(self, texts: Sequence[str]) -> FloatArray:
