@@ -37,7 +37,7 @@ def cosine_top_k(matrix: FloatArray, vector: FloatArray, k: int) -> list[tuple[i
     k = min(k, len(scores))
     kth = np.partition(scores, -k)[-k] if k else 0.0
     rows = np.flatnonzero(scores >= kth - 1e-6)       # 前 k 名，连同并列的
-    rounded = scores[rows].round(6) + 0.0             # 加 0.0：不留下 -0.0
+    rounded = scores[rows].astype(float).round(6) + 0.0     # 加 0.0：不留下 -0.0
     best = np.lexsort((rows, -rounded))[:k]
     return [(int(rows[i]), float(rounded[i])) for i in best]
 

@@ -49,6 +49,25 @@ def build_prompt(question: str, hits: Sequence[Hit]) -> str:
     return "\n".join(parts)
 
 
+def quote_before(text: str, end: int) -> str:
+    """text[:end] 末尾那对引号里的话；引号可以套引号；末尾不是引号时返回空串。
+
+    >>> quote_before("见「问「甲」的事」[1]", 9)
+    '问「甲」的事'
+    """
+    head = text[:end].rstrip()
+    pairs = {"」": "「", "”": "“"}
+    if not head or head[-1] not in pairs:
+        return ""
+    closing, opening = head[-1], pairs[head[-1]]
+    depth = 0
+    for i in range(len(head) - 1, -1, -1):
+        depth += (head[i] == closing) - (head[i] == opening)
+        if depth == 0:
+            return head[i + 1:-1]
+    return ""
+
+
 def parse_citations(text: str, hits: Sequence[Hit]) -> tuple[list[Citation], list[int]]:
     """答案里的 [n] → (引用列表, 无效编号列表)，各自按第一次出现的先后，不重复。
 
@@ -63,8 +82,7 @@ def parse_citations(text: str, hits: Sequence[Hit]) -> tuple[list[Citation], lis
     citations: dict[int, Citation] = {}
     invalid: dict[int, None] = {}
     for match in CITATION.finditer(text):
-        quoted = re.search(r"[「“]([^「」“”]*)[」”]\s*$", text[: match.start()])
-        quote = quoted.group(1) if quoted else ""
+        quote = quote_before(text, match.start())
         for number in (int(n) for n in re.findall(r"\d+", match.group(1))):
             if not 1 <= number <= len(hits):
                 invalid[number] = None

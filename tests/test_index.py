@@ -1,0 +1,174 @@
+"""索引：名次稳定、空间不混、存取不丢、同步只算新的。"""
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rag_lessons import Chunk, Document, RagLessonsError, ToyEmbedder, VectorIndex, chunk_by_lines
+from rag_lessons.embedding.base import BaseEmbedder, check_vectors
+from rag_lessons.index import cosine_top_k
+
+TOY = ToyEmbedder()
+
+
+def chunks_of(*texts: str, source: str = "a.md") -> list[Chunk]:
+    return chunk_by_lines(Document(source, "\n".join(texts)), lines=1)
+
+
+class Counting(BaseEmbedder):
+    """记下送进来的文字，向量用玩具的。"""
+
+    def __init__(self, space: str = TOY.space, fail_on: str | None = None) -> None:
+        self.space, self.dim, self.sent, self.fail_on = space, TOY.dim, [], fail_on
+
+    def _encode(self, texts, role):
+        if self.fail_on in texts:
+            raise RagLessonsError("服务断了")
+        self.sent += texts
+        return TOY.embed(texts, role)
+
+
+@given(st.integers(1, 40), st.integers(1, 45), st.integers(0, 2**32 - 1))
+def test_top_k_equals_a_full_sort(n, k, seed):
+    rng = np.random.default_rng(seed)
+    matrix = rng.integers(-2, 3, (n, 4)).astype(np.float32)      # 小整数：很多并列
+    vector = rng.integers(-2, 3, 4).astype(np.float32)
+    scores = matrix @ vector
+    expected = sorted(((i, float(s)) for i, s in enumerate(scores)), key=lambda p: (-p[1], p[0]))[:k]
+    assert cosine_top_k(matrix, vector, k) == expected
+
+
+def test_rank_starts_at_one_and_scores_fall():
+    hits = VectorIndex.build(chunks_of("安全阀在这里", "安全第一", "毫不相干"), TOY).search("安全阀", k=3)
+    assert [h.rank for h in hits] == [1, 2, 3]
+    assert hits[0].chunk.text == "安全阀在这里"
+    assert [h.score for h in hits] == sorted((h.score for h in hits), reverse=True)
+    assert hits[0].details == {"dense": hits[0].score}
+    assert all(type(h.score) is float for h in hits)
+
+
+def test_k_and_empty():
+    index = VectorIndex.build(chunks_of("甲乙", "丙丁"), TOY)
+    assert len(index.search("甲乙", k=3)) == 2
+    for k in (0, -1, 1.5, True, "3"):
+        with pytest.raises(ValueError):
+            index.search("甲乙", k=k)
+    for query in ("", " ", "\u200b", None, 3):
+        with pytest.raises(RagLessonsError):
+            index.search(query)
+    empty = VectorIndex.build([], TOY)
+    assert empty.search("甲乙") == [] and len(empty) == 0
+
+
+def test_build_three_times_no_copies():
+    chunks = chunks_of("甲乙", "丙丁")
+    assert len(VectorIndex.build(chunks * 3, TOY)) == 2
+
+
+def test_permuted_input_same_result():
+    chunks = [c for i in range(6) for c in chunks_of("同一段许可", f"第{i}份", "同一段许可", source=f"{i}.md")]
+    expected = VectorIndex.build(chunks, TOY).search("同一段许可证", k=9)
+    for seed in range(5):
+        shuffled = random.Random(seed).sample(chunks, len(chunks))
+        assert VectorIndex.build(shuffled, TOY).search("同一段许可证", k=9) == expected
+    assert len({h.chunk.label for h in expected}) == 9
+
+
+def test_threshold_and_where_before_top_k():
+    index = VectorIndex.build(chunks_of("安全阀", "安全阀门", "安全帽", "别的"), TOY)
+    assert {h.chunk.text for h in index.search("安全阀", k=9, threshold=0.5)} == {"安全阀", "安全阀门", "安全帽"}
+    assert index.search("安全阀", k=9, threshold=1.1) == []
+    only = index.search("安全阀", k=1, where=lambda c: c.line == 3)
+    assert [h.chunk.text for h in only] == ["安全帽"]
+    assert index.search("安全阀", where=lambda c: False) == []
+
+
+def test_spaces_do_not_mix_even_at_the_same_dimension(tmp_path):
+    index = VectorIndex.build(chunks_of("甲乙"), TOY)
+    index.save(tmp_path / "i.rag")
+    other = Counting(space="zhipu/embedding-3/1024/none/v1")
+    with pytest.raises(RagLessonsError) as caught:
+        VectorIndex.load(tmp_path / "i.rag", other)
+    assert TOY.space in str(caught.value) and other.space in str(caught.value)
+    index.embedder = other
+    with pytest.raises(RagLessonsError, match="两个空间"):
+        index.search("甲乙")
+
+
+def test_save_and_load(tmp_path):
+    chunks = [*chunks_of("甲乙", "丙丁"), Chunk("戊", "b.md", 0, 1, headings=("一", "二"), metadata={"page": 2})]
+    index = VectorIndex.build(chunks, TOY)
+    index.save(tmp_path / "子" / "i.rag")
+    loaded = VectorIndex.load(tmp_path / "子" / "i.rag", TOY)
+    assert loaded.chunks == index.chunks and (loaded.vectors == index.vectors).all()
+    assert loaded.search("甲乙") == index.search("甲乙")
+    assert [p.name for p in (tmp_path / "子").iterdir()] == ["i.rag"]
+    data = (tmp_path / "子" / "i.rag").read_bytes()
+    for broken in (b"", b"xx", data[: len(data) // 2], data[:-30]):
+        (tmp_path / "x.rag").write_bytes(broken)
+        with pytest.raises(RagLessonsError, match="不是完整的索引"):
+            VectorIndex.load(tmp_path / "x.rag", TOY)
+    with pytest.raises(FileNotFoundError):
+        VectorIndex.load(tmp_path / "没有.rag", TOY)
+
+
+def test_sync_embeds_only_what_changed():
+    embedder = Counting()
+    index = VectorIndex.build(chunks_of("甲甲", "乙乙", "丙丙"), embedder)
+    embedder.sent.clear()
+    counts = index.sync(chunks_of("新行", "甲甲", "乙乙", "丁丁"))
+    assert sorted(embedder.sent) == ["丁丁", "新行"]
+    assert (counts.added, counts.removed, counts.kept) == (2, 1, 2)
+    fresh = VectorIndex.build(chunks_of("新行", "甲甲", "乙乙", "丁丁"), TOY)
+    assert index.chunks == fresh.chunks and (index.vectors == fresh.vectors).all()
+    assert all("丙" not in h.chunk.text for h in index.search("丙丙", k=9))
+    assert (index.sync([]).removed, len(index)) == (4, 0)
+    assert index.sync(chunks_of("再来")).added == 1
+
+
+def test_failed_sync_changes_nothing():
+    index = VectorIndex.build(chunks_of("甲甲", "乙乙"), Counting(fail_on="坏的"))
+    before = index.chunks
+    with pytest.raises(RagLessonsError, match="断了"):
+        index.sync(chunks_of("甲甲", "坏的"))
+    assert index.chunks == before and len(index.vectors) == 2
+
+
+def test_vectors_of_and_search_vector():
+    index = VectorIndex.build(chunks_of("甲乙", "丙丁"), TOY)
+    hits = index.search("丙丁", k=2)
+    assert np.allclose(index.vectors_of(hits) @ TOY.embed_query("丙丁"), [h.score for h in hits], atol=1e-6)
+    assert index.search_vector(TOY.embed_query("丙丁") * 7, k=2) == hits
+    with pytest.raises(RagLessonsError):
+        index.search_vector(np.zeros(1024), 1)
+    with pytest.raises(RagLessonsError, match="形状"):
+        index.search_vector(np.ones(3), 1)
+    other = VectorIndex.build(chunks_of("甲乙", source="z.md"), TOY)
+    with pytest.raises(RagLessonsError, match="不在这个索引"):
+        index.vectors_of(other.search("甲乙"))
+
+
+def test_not_chunks():
+    with pytest.raises(RagLessonsError, match="Chunk"):
+        VectorIndex.build(["甲"], TOY)
+
+
+@pytest.mark.parametrize("bad, word", [
+    ([[1.0, 0.0]], "返回了 1 条"),
+    ([[1.0, 0.0], [0.0, 0.0]], "零向量"),
+    ([[1.0, 0.0], [float("nan"), 0.0]], "NaN"),
+    ([[1.0, 0.0], [float("inf"), 0.0]], "NaN"),
+    ([[1.0], [1.0]], "应是 2 维"),
+    ([], "返回了 0 条"),
+])
+def test_vectors_are_checked(bad, word):
+    with pytest.raises(RagLessonsError, match=word):
+        check_vectors(bad, 2, 2, "某空间")
+
+
+def test_vectors_become_unit_float32():
+    rows = check_vectors([[3, 4], [0, 2]], 2, 2, "某空间")
+    assert rows.dtype == np.float32 and np.allclose(rows, [[0.6, 0.8], [0, 1]])
