@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rag_lessons.paths import data_path
-from rag_lessons.types import Chunk, Document, RagLessonsError
+from rag_lessons.types import Chunk, Document, Hit, RagLessonsError
 
 
 @dataclass(frozen=True)
@@ -91,3 +91,24 @@ def overlaps(chunk: Chunk, span: tuple[str, int, int]) -> bool:
     """
     source, start, end = span
     return chunk.source == source and chunk.start < end and start < chunk.end
+
+
+def first_rank(hits: Sequence[Hit], spans: Sequence[tuple[str, int, int]]) -> int | None:
+    """第一条碰到金标原句的结果排第几；一条也没碰到是 None。
+
+    >>> hits = [Hit(Chunk("甲", "a.md", 0, 1), 0.9, 1), Hit(Chunk("乙", "a.md", 1, 2), 0.5, 2)]
+    >>> first_rank(hits, [("a.md", 1, 2)]), first_rank(hits, [("b.md", 0, 9)])
+    (2, None)
+    """
+    return next((hit.rank for hit in hits if any(overlaps(hit.chunk, span) for span in spans)), None)
+
+
+def hit_at_k(ranks: Sequence[int | None], k: int) -> float:
+    """hit@k：名次在前 k 的问题占几成。
+
+    >>> hit_at_k([1, 4, None, 3], k=3)
+    0.5
+    """
+    if not ranks:
+        raise RagLessonsError("一个问题也没有，算不出命中率；请检查筛选条件。")
+    return sum(rank is not None and rank <= k for rank in ranks) / len(ranks)
