@@ -19,6 +19,8 @@ from rag_lessons.types import Hit, is_blank
 SENTENCE = re.compile(r"[^。！？!?\n]+?(?:[。！？!?]+[」』”）》]*|\.(?=\s)|\n|$)")
 # 注释符号、列表符号、表格竖线：抄进答案时去掉
 DECORATION = re.compile(r"^[\s#>*\-+|/\"'`]+|[\s|\"'`]+$")
+# 一句话写到行末还没完（停在逗号、顿号、分号），下一行又不是新的条目，就接上
+WRAPPED = re.compile(r"(?<=[，、；])\n[ \t]*(?=[^\s#>*\-+|`\"'\d])")
 MIN_CHARS = 6       # 比这还短的，多半是标题碎片或单个词
 
 
@@ -31,10 +33,14 @@ class Generator(Protocol):
 def sentences(text: str) -> list[str]:
     """粗切成句：句末标点或换行结束一句，去掉两端的注释和列表符号，太短的不要。
 
+    折成两行的一句话接成一行；除了这里去掉的空白，每句都是原文。
+
     >>> sentences("# 步数用完就停下来。预算用完也停。\\nmax_steps = 40")
     ['步数用完就停下来。', '预算用完也停。', 'max_steps = 40']
+    >>> sentences("先等 1 秒，\\n    之后每次翻倍。")
+    ['先等 1 秒，之后每次翻倍。']
     """
-    found = (DECORATION.sub("", match.group()) for match in SENTENCE.finditer(text))
+    found = (DECORATION.sub("", match.group()) for match in SENTENCE.finditer(WRAPPED.sub("", text)))
     return [sentence for sentence in found if len(sentence) >= MIN_CHARS]
 
 
