@@ -22,6 +22,7 @@ _HOMES = {
     "chunk_by_lines": "chunking",
     "chunk_by_chars": "chunking",
     "chunk_by_paragraph": "chunking",
+    "chunk_recursive": "chunking",
     "ToyEmbedder": "embedding",
     "E5Embedder": "embedding",
     "ZhipuEmbedder": "embedding",

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_lessons import Chunk, Document, RagLessonsError, chunk_by_chars, chunk_by_lines, chunk_by_paragraph
+from rag_lessons import (
+    Chunk,
+    Document,
+    RagLessonsError,
+    chunk_by_chars,
+    chunk_by_lines,
+    chunk_by_paragraph,
+    chunk_recursive,
+)
 
 PIECES = st.sampled_from(
     ["今天下雨。", "明天晴！", "后天呢？", "\n", "\n\n", "\n \t\n", "```\n", "# 标题\n", " ", "\u3000", "\xa0", "\t", "a", "max_steps = 40\n",
@@ -58,8 +66,32 @@ def test_paragraphs(text, size, data):
     assert all(len(chunk.text) <= size for chunk in chunks)
 
 
+@given(TEXTS, st.integers(1, 60), st.data())
+def test_recursive(text, size, data):
+    overlap = data.draw(st.integers(0, size - 1))
+    document = Document("a.md", text)
+    chunks = chunk_recursive(document, size, overlap)
+    check_invariants(document, chunks)
+    assert all(len(chunk.text) <= size for chunk in chunks)
+
+
+def test_recursive_prefers_chinese_punctuation():
+    document = Document("a.md", "今天下雨。明天晴！后天呢？")
+    assert [c.text for c in chunk_recursive(document, 5, 0)] == ["今天下雨。", "明天晴！", "后天呢？"]
+    text = "他说：“今天下雨。”她说：“明天会晴吧！”然后（大概是后天）他们就一起出门去了。" * 20
+    for size in (12, 20, 37, 80):
+        for chunk in chunk_recursive(Document("a.md", text), size, size // 5):
+            assert chunk.text[0] not in "。！？；，、”」』）》"
+
+
+def test_recursive_keeps_paragraphs_whole_when_they_fit():
+    paragraphs = [f"第{i}段，" + "一句话。" * 10 for i in range(12)]
+    chunks = chunk_recursive(Document("a.md", "\n\n".join(paragraphs)), 100, 0)
+    assert [c.text for c in chunks] == ["\n\n".join(paragraphs[i:i + 2]) for i in range(0, 12, 2)]
+
+
 @pytest.mark.parametrize("size, overlap", [(5, 5), (3, 5), (0, 0), (5, -1), (-1, 0)])
-@pytest.mark.parametrize("chunker", [chunk_by_chars, chunk_by_paragraph])
+@pytest.mark.parametrize("chunker", [chunk_by_chars, chunk_by_paragraph, chunk_recursive])
 def test_impossible_sizes_are_refused_first(chunker, size, overlap):
     with pytest.raises(RagLessonsError):
         chunker(Document("a.md", "甲乙丙丁戊己"), size, overlap)
@@ -83,7 +115,7 @@ def test_no_chunk_inside_its_neighbour(length, size, overlap, count):
     assert all(a.end - b.start == overlap for a, b in itertools.pairwise(chunks))
 
 
-@pytest.mark.parametrize("chunker", [lambda d: chunk_by_chars(d, 8, 3), lambda d: chunk_by_paragraph(d, 12, 3), lambda d: chunk_by_lines(d, 2)])
+@pytest.mark.parametrize("chunker", [lambda d: chunk_by_chars(d, 8, 3), lambda d: chunk_by_paragraph(d, 12, 3), lambda d: chunk_by_lines(d, 2), lambda d: chunk_recursive(d, 8, 3)])
 @pytest.mark.parametrize("glue", ["", "\n", "\n\n"])
 def test_repeated_sentence_keeps_its_own_place(chunker, glue):
     document = Document("a.md", glue.join(["同一句话。"] * 20))
@@ -131,6 +163,6 @@ def test_ten_megabytes_in_linear_time():
     text = ("第一句话在这里。第二句也在。\n\n" * 60_000)
     document = Document("a.md", text)
     started = time.perf_counter()
-    for chunks in (chunk_by_chars(document), chunk_by_paragraph(document), chunk_by_lines(document)):
+    for chunks in (chunk_by_chars(document), chunk_by_paragraph(document), chunk_by_lines(document), chunk_recursive(document)):
         assert chunks[-1].end >= len(text.rstrip())
     assert time.perf_counter() - started < 20
