@@ -227,19 +227,27 @@ def label_points(
     figure.draw_without_rendering()  # 版面先定下来，后面按像素摆才准
     renderer = figure.canvas.get_renderer()
     scale = figure.dpi / 72
-    pixels = ax.transData.transform(points) if len(points) else points
-    dots = np.vstack([pixels, ax.transData.transform(others)]) if len(others) else pixels
-    frame = ax.get_window_extent(renderer)
-    gaps = np.linalg.norm(pixels[:, None] - dots[None], axis=2)
+    room = _Room(
+        scale,
+        ax.get_window_extent(renderer),
+        ax.transData.transform(points) if len(points) else points,
+        ax.transData.transform(others) if len(others) else others,
+    )
+    gaps = np.linalg.norm(room.points[:, None] - room.points[None], axis=2)
     crowd = (gaps < 60 * scale).sum(axis=1)
-    order = sorted((i for i in range(len(points)) if texts[i]), key=lambda i: (i not in bold, -int(crowd[i]), i))
-    placed: list[np.ndarray] = []
+    order = sorted((i for i in range(len(points)) if texts[i]), key=lambda i: (-int(crowd[i]), i))
+    halves = {i: _text_size(ax, texts[i], size) / 2 + 4 * scale for i in order}
+    places = room.arrange(order, halves, bold)
     notes = []
     for i in order:
+        center, edge, gap = places[i]
+        # 引线由 annotate 自己画：以后版面再动，它仍连着标签和点
+        where = (edge - center + halves[i]) / (2 * halves[i])
+        line = {"arrowstyle": "-", "color": palette[i], "lw": 0.8, "alpha": 0.8, "shrinkA": 0, "shrinkB": 0}
         note = ax.annotate(
             texts[i],
             points[i],
-            (0, 0),
+            tuple((center - room.points[i]) / scale),
             textcoords="offset points",
             fontsize=size,
             color=palette[i],
@@ -247,57 +255,113 @@ def label_points(
             va="center",
             zorder=6,
             annotation_clip=False,
-            bbox={"boxstyle": "round,pad=0.15", "fc": "white", "ec": palette[i] if i in bold else "none",
-                  "alpha": 0.85, "lw": 1.0},
+            bbox={"boxstyle": "round,pad=0.15", "fc": "white", "alpha": 0.85, "lw": 1.0,
+                  "ec": palette[i] if i in bold else "none"},
+            arrowprops={**line, "relpos": tuple(where)} if gap > NEAR else None,
         )  # fmt: skip
         note.set_in_layout(False)
-        box = note.get_window_extent(renderer)
-        half = np.array([box.width, box.height]) / 2 + 2 * scale
-        center, distance = _place(pixels[i], half, dots, placed, frame, scale)
-        placed.append(np.concatenate([center - half, center + half]))
-        note.set_position(tuple((center - pixels[i]) / scale))
-        if distance > 16 * scale:
-            _leader(ax, pixels[i], center, half, palette[i])
         notes.append(note)
     return notes
 
 
-def _place(
-    point: np.ndarray, half: np.ndarray, dots: np.ndarray, placed: list[np.ndarray], frame: Any, scale: float
-) -> tuple[np.ndarray, float]:
-    """一个标签放在哪里：返回 (中心, 标签边缘到点的距离)，单位都是像素。"""
-    angles = np.deg2rad([0, 180, 90, 270, 30, 150, 330, 210, 60, 120, 300, 240])
-    best, best_cost, best_gap = point, math.inf, 0.0
-    for gap in (6, 12, 20, 30, 42, 56, 72, 90, 110, 135, 160):
-        for turn, angle in enumerate(angles):
-            direction = np.array([np.cos(angle), np.sin(angle)])
-            # 从点出发沿这个方向，让标签的边恰好离点 gap 磅
-            reach = 1 / max(abs(direction[0]) / half[0], abs(direction[1]) / half[1])
-            center = point + direction * (reach + gap * scale)
-            low, high = center - half, center + half
-            cost = gap + 0.4 * turn
-            if low[0] < frame.x0 or low[1] < frame.y0 or high[0] > frame.x1 or high[1] > frame.y1:
-                cost += 5_000
-            for box in placed:
-                overlap = np.minimum(high, box[2:]) - np.maximum(low, box[:2])
-                if (overlap > 0).all():
-                    cost += 10_000 + float(overlap.prod())
-            inside = ((dots > low - 3 * scale) & (dots < high + 3 * scale)).all(axis=1)
-            cost += 300 * int(inside.sum())
-            if cost < best_cost:
-                best, best_cost, best_gap = center, cost, gap * scale
-        if best_cost < 100 + gap:
-            break  # 已经有不碰任何东西的位置，不必再远
-    return best, best_gap
+def _text_size(ax: Axes, text: str, size: float) -> np.ndarray:
+    """一段文字的宽和高（像素）。"""
+    probe = ax.text(0, 0, text, fontsize=size, transform=None)
+    extent = probe.get_window_extent(ax.figure.canvas.get_renderer())
+    probe.remove()
+    return np.array([extent.width, extent.height])
 
 
-def _leader(ax: Axes, point: np.ndarray, center: np.ndarray, half: np.ndarray, color: str) -> None:
-    """从点到标签边缘的细线。"""
-    edge = np.clip(point, center - half, center + half)
-    to_data = ax.transData.inverted()
-    (x0, y0), (x1, y1) = to_data.transform(point), to_data.transform(edge)
-    (line,) = ax.plot([x0, x1], [y0, y1], color=color, lw=0.7, alpha=0.7, zorder=4, scalex=False, scaley=False)
-    line.set_in_layout(False)
+NEAR = 10  # 标签离点超过这么多磅，就画引线
+GAPS = np.array([6, 10, 16, 24, 34, 46, 60, 76, 94, 114, 136, 160, 190], dtype=np.float64)
+ANGLES = np.deg2rad([0, 180, 45, 135, 315, 225, 90, 270, 22, 158, 338, 202, 68, 112, 292, 248])
+
+
+class _Room:
+    """摆标签的地方：坐标框、要写字的点、背景点，单位都是像素；GAPS 是磅，乘 scale 得像素。"""
+
+    def __init__(self, scale: float, frame: Any, points: np.ndarray, others: np.ndarray) -> None:
+        self.scale, self.points, self.others = scale, points, others
+        self.frame = np.array([frame.x0, frame.y0, frame.x1, frame.y1])
+        ways = np.stack([np.cos(ANGLES), np.sin(ANGLES)], axis=1)
+        self.gaps = np.repeat(GAPS, len(ANGLES))
+        self.ways = np.tile(ways, (len(GAPS), 1))
+        self.base = self.gaps + np.tile(0.3 * np.arange(len(ANGLES)), len(GAPS))
+
+    def arrange(self, order: list[int], halves: dict[int, np.ndarray], bold: Sequence[int]) -> dict[int, Any]:
+        """摆好全部标签：{行号: (中心, 引线在标签上的端点, 离点多远)}。
+
+        先后不同，结果不同，所以按固定的若干种先后各摆一次；每次摆完再让每个标签重新挑几遍，
+        留下总代价最小的一次。已经没有碰撞时提前结束。
+        """
+        shuffled = np.random.default_rng(0)
+        orders = [order, *(list(shuffled.permutation(order)) for _ in range(19))]
+        best_cost, best = math.inf, {}
+        for each in orders:
+            places: dict[int, Any] = {}
+            for _ in range(4):
+                before = {i: tuple(place[0]) for i, place in places.items()}
+                costs = []
+                for i in each:
+                    places.pop(i, None)
+                    cost, places[i] = self._choose(i, halves, places, 10 if i in bold else 6)
+                    costs.append(cost)
+                if before == {i: tuple(place[0]) for i, place in places.items()}:
+                    break
+            if sum(costs) < best_cost - 1e-6:
+                best_cost, best = sum(costs), places
+            if best_cost < 60 * len(order):  # 每个标签只剩一点距离的代价
+                break
+        return best
+
+    def _choose(
+        self, i: int, halves: dict[int, np.ndarray], places: dict[int, Any], nearest: float
+    ) -> tuple[float, tuple[np.ndarray, np.ndarray, float]]:
+        """第 i 个标签的最好位置。代价：压住别的标签最贵，其次出框，再次压点、引线交叉，最后是远和背景点。"""
+        point, half, pad = self.points[i], halves[i], 5 * self.scale
+        # 标签朝着点的那条边（或那个角）离点 gap 磅
+        centers = point + self.ways * self.gaps[:, None] * self.scale + half * np.clip(1.5 * self.ways, -1, 1)
+        low, high = centers - half, centers + half
+        edges = np.clip(point, low, high)
+        led = self.gaps > NEAR
+        cost = self.base + np.where(self.gaps < nearest, 1e6, 0.0)
+        outside = (low < self.frame[:2]).any(axis=1) | (high > self.frame[2:]).any(axis=1)
+        cost += 5_000 * outside
+        for j, other in enumerate(self.points):
+            if j != i:
+                away = np.linalg.norm(other - np.clip(other, low, high), axis=1)
+                cost += 400 * (away < pad)
+                cost += 150 * (away < 1.5 * self.gaps * self.scale) * ~led  # 没有引线时别离另一个点更近
+                cost += 120 * led * _through(point, edges, other - pad, other + pad)
+        covered = (self.others > low[:, None]) & (self.others < high[:, None])
+        cost += 14 * covered.all(axis=2).sum(axis=1)
+        for j, (center, edge, gap) in places.items():
+            box_low, box_high = center - halves[j], center + halves[j]
+            overlap = np.minimum(high, box_high) - np.maximum(low, box_low)
+            cost += (overlap > 0).all(axis=1) * (10_000 + np.prod(np.maximum(overlap, 0), axis=1))
+            cost += 600 * led * _through(point, edges, box_low, box_high)
+            if gap > NEAR:
+                cost += 600 * _through(self.points[j], np.broadcast_to(edge, edges.shape), low, high)
+                cost += 500 * led * _cross(point, edges, self.points[j], edge)
+        k = int(np.argmin(np.round(cost, 3)))
+        return float(cost[k]), (centers[k], edges[k], float(self.gaps[k]))
+
+
+def _through(start: np.ndarray, ends: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """从 start 到每个 ends 的线段是否穿过矩形（low、high 可以各不相同）：沿线取 32 个点看。"""
+    steps = start + np.linspace(0, 1, 32)[:, None, None] * (ends - start)
+    return ((steps > low) & (steps < high)).all(axis=2).any(axis=0)
+
+
+def _cross(start: np.ndarray, ends: np.ndarray, c: np.ndarray, d: np.ndarray) -> np.ndarray:
+    """线段 start→ends（多条）是否与线段 c→d 相交。"""
+
+    def side(p: np.ndarray, q: np.ndarray, r: np.ndarray) -> np.ndarray:
+        u, v = q - p, r - p
+        return u[..., 0] * v[..., 1] - u[..., 1] * v[..., 0]
+
+    apart = side(start, ends, c) * side(start, ends, d) < 0
+    return apart & (side(c, d, start) * side(c, d, ends) < 0)
 
 
 # ---------------------------------------------------------------- 几课共用的图
@@ -328,14 +392,15 @@ def heatmap(
     if values.shape != (len(labels), len(columns)):
         raise RagLessonsError(f"矩阵的形状是 {values.shape}，与 {len(labels)} 行 {len(columns)} 列的名字对不上。")
     ax = _axes(ax, (1.6 + 0.85 * len(columns), 1.2 + 0.62 * len(labels)))
-    ax.imshow(values, cmap="Blues", vmin=vmin, vmax=vmax, aspect="auto")
+    top = vmin + 1.25 * (vmax - vmin)  # 最深的蓝太暗，只用色带的前五分之四
+    ax.imshow(values, cmap="Blues", vmin=vmin, vmax=top, aspect="auto")
     ax.set_xticks(range(len(columns)), columns, rotation=30 if max(map(len, columns), default=0) > 4 else 0,
                   ha="right" if max(map(len, columns), default=0) > 4 else "center")  # fmt: skip
     ax.set_yticks(range(len(labels)), labels)
     ax.grid(False)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
-    middle = vmin + 0.55 * (vmax - vmin)
+    middle = vmin + 0.7 * (vmax - vmin)
     for (i, j), value in np.ndenumerate(values):
         text = f"{round(value, decimals) + 0.0:.{decimals}f}"
         ax.text(j, i, text, ha="center", va="center", color="white" if value > middle else "#111111")
@@ -388,13 +453,13 @@ def similarity_map(
         labels.append(" ".join(w for w in words if w))
         colors.append("#000000" if i == query else "#00684B" if i in gold else "#222222")
     important = [n for n, i in enumerate(rows) if i == query or i in gold]
-    label_points(ax, points[rows], labels, colors=colors, avoid=points[rest], bold=important)
     ax.set_xlabel("第一主成分")
     ax.set_ylabel("第二主成分")
     ax.set_xticks([])
     ax.set_yticks([])
     if title:
         ax.set_title(title)
+    label_points(ax, points[rows], labels, colors=colors, avoid=points[rest], bold=important)
     return ax
 
 
@@ -414,7 +479,7 @@ def rank_histogram(
         left = places + (n - (len(ranks) - 1) / 2) * width
         bars = ax.bar(left, rank_counts(values), width * 0.92, color=color_of(method), label=name_of(method),
                       hatch=HATCHES.get(method, ""), edgecolor="white", linewidth=0)  # fmt: skip
-        ax.bar_label(bars, [str(int(b.get_height())) if b.get_height() else "" for b in bars], fontsize=9)
+        ax.bar_label(bars, [str(int(b.get_height())) if b.get_height() else "" for b in bars], fontsize=9, padding=2)
     names = [str(a) if a == b else f"{a}+" if b is None else f"{a}–{b}" for a, b in RANK_BINS]
     ax.set_xticks(places, names)
     ax.set_xlabel("正确段落的名次")
