@@ -355,7 +355,8 @@ def jupyter_command(flags: list[str]) -> list[str]:
     """JupyterLab 的命令行；用户给的选项放在最后，以用户的为准。"""
     first = MY / QUICKSTART
     page = f"/lab/tree/my/{QUICKSTART}" if first.exists() else "/lab"
-    command = [str(PYTHON), "-m", "jupyterlab", f"--ServerApp.root_dir={ROOT}", f"--LabApp.default_url={page}"]
+    command = [str(PYTHON), "-m", "jupyterlab", "--log-level=WARN"]
+    command += [f"--ServerApp.root_dir={ROOT}", f"--LabApp.default_url={page}"]
     if not has_screen() and "--no-browser" not in flags:
         command.append("--no-browser")
     if hasattr(os, "geteuid") and os.geteuid() == 0 and "--allow-root" not in flags:
