@@ -18,19 +18,20 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import random
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import numpy as np
 
 from rag_lessons.embedding.base import BaseEmbedder, FloatArray, Role, check_vectors
+from rag_lessons.progress import progress
 from rag_lessons.settings import clean_key, explain_key, get_key, get_setting
 from rag_lessons.types import RagLessonsError, is_blank
 
@@ -128,13 +129,14 @@ def estimate_tokens(text: str) -> int:
 # --- 公共部分 -----------------------------------------------------------------------------------------
 
 class _BatchEmbedder(BaseEmbedder):
-    """分批、加前缀、核对。子类实现 ``_call``：一批文字 → 向量。"""
+    """分批、加前缀、核对。子类实现 ``_session``。"""
 
     batch_size: int
     query_prefix = ""
     document_prefix = ""
 
-    def _call(self, texts: list[str]) -> object:
+    def _session(self) -> AbstractContextManager[Callable[[list[str]], object]]:
+        """一次嵌入期间用的函数：一批文字 → 向量；结束时收拾干净。"""
         raise NotImplementedError
 
     def _prefixed(self, texts: Sequence[str], role: Role) -> list[str]:
@@ -142,19 +144,20 @@ class _BatchEmbedder(BaseEmbedder):
         return [prefix + text for text in texts]
 
     def _encode_batches(self, texts: list[str], role: Role) -> Iterator[tuple[Sequence[int], FloatArray]]:
-        total = -(-len(texts) // self.batch_size)
-        for number, start in enumerate(range(0, len(texts), self.batch_size), 1):
-            batch = self._prefixed(texts[start:start + self.batch_size], role)
-            failure = None
-            try:
-                vectors = self._check(self._call(batch), len(batch))
-            except RagLessonsError as error:
-                failure = error
-            if failure is not None:         # 出了 except 再抛：异常链里不留 SDK 的对象
-                raise _named(failure, f"第 {number} 批（共 {total} 批，这批 {len(batch)} 条）失败：")
-            if not self.dim:
-                self.dim = vectors.shape[1]
-            yield range(start, start + len(batch)), vectors
+        starts = range(0, len(texts), self.batch_size)
+        with self._session() as call:
+            for number, start in enumerate(progress(starts, label="计算向量"), 1):
+                batch = self._prefixed(texts[start:start + self.batch_size], role)
+                failure = None
+                try:
+                    vectors = self._check(call(batch), len(batch))
+                except RagLessonsError as error:
+                    failure = error
+                if failure is not None:         # 出了 except 再抛：异常链里只有一个错误
+                    raise _named(failure, f"第 {number} 批（共 {len(starts)} 批，这批 {len(batch)} 条）失败：")
+                if not self.dim:
+                    self.dim = vectors.shape[1]
+                yield range(start, start + len(batch)), vectors
 
     def _check(self, vectors: object, count: int) -> FloatArray:
         try:
@@ -214,8 +217,6 @@ class _ServiceEmbedder(_BatchEmbedder):
         self.count_tokens = count_tokens
         self._requested_dim = requested_dim
         self._key = clean_key(api_key, self.key_name) if api_key is not None else self._find_key()
-        self._clients: dict[int, Any] = {}
-        self._lock = threading.Lock()
 
     def _find_key(self) -> str:
         key = get_key(self.key_name)
@@ -251,30 +252,31 @@ class _ServiceEmbedder(_BatchEmbedder):
     # 调用 -----------------------------------------------------------------------------------------
 
     def _make_client(self, http_client: Any) -> Any:
+        """SDK 的客户端。"""
         raise NotImplementedError
 
-    def _client(self) -> Any:
-        """每个进程一个客户端：fork 出来的子进程不能用父进程的连接。"""
-        with self._lock:
-            if os.getpid() not in self._clients:
-                import httpx
-
-                timeout = httpx.Timeout(self.timeout, connect=min(self.timeout, CONNECT_TIMEOUT))
-                host = urlsplit(self.base_url or "").hostname
-                # 本机的服务不经过代理：系统里设的 HTTP_PROXY 多半到不了它
-                try:
-                    http = httpx.Client(timeout=timeout, trust_env=host not in LOCAL_HOSTS)
-                    self._clients[os.getpid()] = self._make_client(http)
-                except ImportError as error:        # 设了 SOCKS 代理而没有 socksio，或 SDK 没装好
-                    missing = error.name or "socksio（系统设了 SOCKS 代理）"
-                    raise RagLessonsError(f"少一个包：{missing}；请用 pip 装上它，再重启内核。") from None
-            return self._clients[os.getpid()]
-
-    def _request(self, texts: list[str]) -> Any:
+    def _request(self, client: Any, texts: list[str]) -> Any:
         """SDK 的一次调用；返回 SDK 的回复对象。"""
         raise NotImplementedError
 
-    def _call(self, texts: list[str]) -> object:
+    @contextmanager
+    def _session(self) -> Iterator[Callable[[list[str]], object]]:
+        """一次嵌入用一个客户端，用完就关：不留连接，线程和 fork 都安全；建一个约 0.03 秒。"""
+        try:
+            import httpx
+
+            timeout = httpx.Timeout(self.timeout, connect=min(self.timeout, CONNECT_TIMEOUT))
+            host = urlsplit(self.base_url or "").hostname
+            # 本机的服务不经过代理：系统里设的 HTTP_PROXY 多半到不了它
+            http = httpx.Client(timeout=timeout, trust_env=host not in LOCAL_HOSTS)
+            client = self._make_client(http)
+        except ImportError as error:            # 设了 SOCKS 代理而没有 socksio，或 SDK 没装好
+            missing = error.name or "socksio（系统设了 SOCKS 代理）"
+            raise RagLessonsError(f"少一个包：{missing}；请用 pip 装上它，再重启内核。") from None
+        with http:
+            yield partial(self._send, client)
+
+    def _send(self, client: Any, texts: list[str]) -> object:
         """发一批，按规矩重试，返回按 index 排好的向量。"""
         from tenacity import (
             RetryCallState,
@@ -298,12 +300,12 @@ class _ServiceEmbedder(_BatchEmbedder):
             before_sleep=announce,
             reraise=True,
         )
-        return attempts(self._once, texts)
+        return attempts(self._once, client, texts)
 
-    def _once(self, texts: list[str]) -> list[Any]:
+    def _once(self, client: Any, texts: list[str]) -> list[Any]:
         failure: EmbeddingServiceError
         try:
-            return _in_order(self._request(texts), len(texts), self.space)
+            return _in_order(self._request(client, texts), len(texts), self.space)
         except RagLessonsError:
             raise
         except Exception as error:          # SDK 的异常种类很多，一律翻译
@@ -323,7 +325,7 @@ class _ServiceEmbedder(_BatchEmbedder):
                 f"{where}在 {self.timeout:g} 秒内没有回复；请检查网络，或把 timeout 调大。", retryable=True
             )
         if "Connection" in name and status is None:
-            return EmbeddingServiceError(f"连不上{where}；请检查网络、代理和 base_url。", retryable=True)
+            return EmbeddingServiceError(f"连不上服务：{where}；请检查网络、代理和 base_url。", retryable=True)
         if status is None or 200 <= status < 300:
             return EmbeddingServiceError(f"{where}的回复不是约定的 JSON（{name}）；请检查 base_url 是否写对。", status)
         code, said = self._details(response)
@@ -332,7 +334,7 @@ class _ServiceEmbedder(_BatchEmbedder):
         if status in (401, 403) or code in ("1000", "1001", "1002", "1003", "1004"):
             # 原话里常有密钥的一部分，不转述
             return EmbeddingServiceError(
-                f"{where}不认这个密钥（{label}）；请检查 {self.key_name} 是否复制完整、是否过期、有没有这个模型的权限。",
+                f"{where}不认这个密钥（{label}）；请检查密钥（{self.key_name} 或 api_key=）是否复制完整、是否过期、有没有这个模型的权限。",
                 status, code,
             )
         if code in HOPELESS_CODES:
@@ -345,8 +347,10 @@ class _ServiceEmbedder(_BatchEmbedder):
                 f"{where}{busy}（{label}），试过几次仍不行；请过几分钟再运行。{said}",
                 status, code, retryable=True, retry_after=_seconds(response.headers.get("retry-after")),
             )
-        if status == 404 or code in ("1211", "model_not_found"):
-            return EmbeddingServiceError(f"{where}：没有这个模型或地址（{label}）；请检查 model 和 base_url。{said}", status, code)
+        if status == 404 or 300 <= status < 400 or code in ("1211", "model_not_found"):
+            return EmbeddingServiceError(
+                f"{where}没有这个模型或地址（{label}）；请检查 model 和 base_url。{said}", status, code
+            )
         hint = _batch_hint(said, count)
         return EmbeddingServiceError(f"{where}说参数不对（{label}）；{hint}{said}", status, code)
 
@@ -474,10 +478,10 @@ class ZhipuEmbedder(_ServiceEmbedder):
             http_client=http_client,
         )
 
-    def _request(self, texts: list[str]) -> Any:
+    def _request(self, client: Any, texts: list[str]) -> Any:
         # embedding-2 不接受 dimensions
         extra = {"dimensions": self._requested_dim} if len(ZHIPU_MODELS[self.model].dims) > 1 else {}
-        return self._client().embeddings.create(model=self.model, input=texts, **extra)
+        return client.embeddings.create(model=self.model, input=texts, **extra)
 
 
 # --- OpenAI 兼容 --------------------------------------------------------------------------------------
@@ -555,10 +559,10 @@ class OpenAIEmbedder(_ServiceEmbedder):
             http_client=http_client,
         )
 
-    def _request(self, texts: list[str]) -> Any:
+    def _request(self, client: Any, texts: list[str]) -> Any:
         extra = {"dimensions": self._requested_dim} if self._requested_dim else {}
         # 明说要 float：SDK 默认要 base64，有些兼容服务不会
-        return self._client().embeddings.create(model=self.model, input=texts, encoding_format="float", **extra)
+        return client.embeddings.create(model=self.model, input=texts, encoding_format="float", **extra)
 
 
 def _place(base_url: str | None) -> str:
@@ -625,8 +629,9 @@ class EncoderEmbedder(_BatchEmbedder):
                 return int(method() or 0)
         return 0
 
-    def _call(self, texts: list[str]) -> object:
-        return _to_numpy(self.model.encode(texts))
+    @contextmanager
+    def _session(self) -> Iterator[Callable[[list[str]], object]]:
+        yield lambda texts: _to_numpy(self.model.encode(texts))
 
 
 def _to_numpy(value: Any) -> Any:
