@@ -8,22 +8,40 @@ notebook 里这样用::
     from rag_lessons.course import check, compare, plotting
 """
 
-from rag_lessons.course.checks import Case, Exercise, Result, Wrong, case, check, grade
-from rag_lessons.course.compare import Comparison, compare
-from rag_lessons.course.kernel import data_path, embedder, first_cell, setup
+from __future__ import annotations
 
-__all__ = [
-    "Case",
-    "Comparison",
-    "Exercise",
-    "Result",
-    "Wrong",
-    "case",
-    "check",
-    "compare",
-    "data_path",
-    "embedder",
-    "first_cell",
-    "grade",
-    "setup",
-]
+import importlib
+from typing import Any
+
+# 名字 → 所在的模块。用到才导入：环境缺包时 doctor 也要能运行，而它就在这个包里
+_HOMES = {
+    "setup": "kernel",
+    "embedder": "kernel",
+    "data_path": "kernel",
+    "first_cell": "kernel",
+    "compare": "comparison",
+    "Comparison": "comparison",
+    "check": "checks",
+    "grade": "checks",
+    "case": "checks",
+    "Case": "checks",
+    "Exercise": "checks",
+    "Wrong": "checks",
+    "Result": "checks",
+}
+_MODULES = ("plotting", "doctor", "exercises")
+__all__ = [*_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"rag_lessons.course.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"rag_lessons.course 里没有 {name}")
+    value = getattr(importlib.import_module(f"rag_lessons.course.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES, *_MODULES])
