@@ -186,7 +186,7 @@ class VectorIndex:
         row_of_text = {chunk.embedding_text: i for i, chunk in enumerate(self.chunks)}
         new_texts = list(dict.fromkeys(c.embedding_text for c in chunks if c.embedding_text not in row_of_text))
         new_row = {text: len(self.chunks) + i for i, text in enumerate(new_texts)}
-        fresh = self.embedder.embed_documents(new_texts)
+        fresh = self.embedder.embed_documents(new_texts) if new_texts else self.vectors[:0]
         pool = np.concatenate([self.vectors, fresh]) if len(self.vectors) else fresh
         rows = [row_of_text.get(c.embedding_text, new_row.get(c.embedding_text, 0)) for c in chunks]
         added = sum(c.embedding_text in new_row for c in chunks)

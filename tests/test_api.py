@@ -1,5 +1,6 @@
 """网络嵌入：真的 SDK，对着回环地址上真的 HTTP 服务器。"""
 
+import json
 import logging
 import os
 import subprocess
@@ -11,6 +12,7 @@ import urllib.request
 
 import numpy as np
 import pytest
+from conftest import must_run
 from loopback import KEY, Loopback, e5_vectors, hashed_vectors, unit
 
 from rag_lessons.embedding.api import (
@@ -441,6 +443,17 @@ def test_the_space_does_not_change_when_the_width_is_learned(server):
     assert "dimensions" not in server.requests[0].body
 
 
+def test_an_index_can_be_synced_before_the_width_is_known(server, tmp_path):
+    from rag_lessons import Chunk, VectorIndex
+
+    chunks = [Chunk(text, "a.md", i, i + 1) for i, text in enumerate("甲乙丙")]
+    VectorIndex.build(chunks, compatible(server)).save(tmp_path / "index")
+    fresh = VectorIndex.load(tmp_path / "index", compatible(server))
+    assert fresh.sync(chunks[:2]).kept == 2
+    assert fresh.vectors.shape == (2, 2048)
+    assert len(server.requests) == 1
+
+
 def test_openai_dimensions(server):
     assert compatible(server, dim=256).embed_query("甲").shape == (256,)
     assert server.requests[0].body["dimensions"] == 256
@@ -516,6 +529,15 @@ def test_the_key_never_shows(server, client, behaviour, caplog, capsys):
     for text in seen:
         for part in parts:
             assert part not in text
+
+
+@pytest.mark.parametrize("echo", [KEY, *KEY.split("."), f"Bearer {KEY}", "sk-ab12****yz89"])
+@CLIENTS
+def test_an_echoed_key_is_cut_out_of_the_quote(server, client, echo):
+    server.always((400, {}, json.dumps({"error": {"code": echo, "message": f"key {echo} may not do this"}})))
+    with pytest.raises(EmbeddingServiceError, match="may not do this") as caught:
+        client(server).embed_query("甲")
+    assert echo not in str(caught.value) and echo not in caught.value.code
 
 
 # --- 别的库里的模型 -----------------------------------------------------------------------------------
@@ -618,7 +640,7 @@ def e5():
     from rag_lessons.embedding.fetch import model_path
 
     if model_path() is None:
-        pytest.skip("没有 e5 的权重：先运行 python -m rag_lessons fetch-model")
+        must_run("没有 e5 的权重：先运行 python -m rag_lessons fetch-model")
     return E5Embedder()
 
 

@@ -153,7 +153,7 @@ class _BatchEmbedder(BaseEmbedder):
                     vectors = self._check(call(batch), len(batch))
                 except RagLessonsError as error:
                     failure = error
-                if failure is not None:         # 出了 except 再抛：异常链里只有一个错误
+                if failure is not None:         # 出了 except 再抛：异常链里不留 SDK 的异常，那里可能有密钥
                     raise _named(failure, f"第 {number} 批（共 {len(starts)} 批，这批 {len(batch)} 条）失败：")
                 if not self.dim:
                     self.dim = vectors.shape[1]
@@ -303,14 +303,12 @@ class _ServiceEmbedder(_BatchEmbedder):
         return attempts(self._once, client, texts)
 
     def _once(self, client: Any, texts: list[str]) -> list[Any]:
-        failure: EmbeddingServiceError
         try:
             return _in_order(self._request(client, texts), len(texts), self.space)
         except RagLessonsError:
             raise
         except Exception as error:          # SDK 的异常种类很多，一律翻译
-            failure = self._translate(error, len(texts))
-        raise failure                       # 出了 except 再抛：SDK 的异常里可能有密钥
+            raise self._translate(error, len(texts)) from None
 
     # 报错 -----------------------------------------------------------------------------------------
 
