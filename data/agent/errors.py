@@ -118,7 +118,7 @@ class AuthError(AgentError):
 
 
 class SafetyStop(AgentError):
-    """安全阀合上了，任务到此为止。"""
+    """安全阀跳闸了，任务到此为止。"""
 
     code = "E401"
 
