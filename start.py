@@ -29,6 +29,7 @@ USAGE = """\
 从零手写 RAG：一条命令装好环境、打开课程。
 
   python start.py                     装好环境，把课程复制到 my/，打开 JupyterLab
+  python start.py install             只装好环境，不打开
   python start.py fresh 05            给第 05 课一份新的，你原来那份改名保留
   python start.py doctor              检查环境：哪里有问题，怎么办
   python start.py test                全部测试、代码检查、每本 notebook 重跑比对
@@ -140,6 +141,10 @@ def venv_version() -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
+def has_pip() -> bool:
+    return run([PYTHON, "-m", "pip", "--version"], quiet=True) == 0
+
+
 def ensure_venv(steps: Steps) -> str:
     """.venv 可用：没有就造，造了一半就补完。返回里面的 Python 版本。"""
     version = venv_version()
@@ -147,12 +152,15 @@ def ensure_venv(steps: Steps) -> str:
         if read_stamp():
             steps(f"环境已就绪：Python {version}")
             return version
-        if run([PYTHON, "-m", "pip", "--version"], quiet=True) == 0:
+        if has_pip():
             steps(f"接着用已有的环境：Python {version}")
             return version
-        steps(f"环境里没有 pip，正在补上：Python {version}")
-        if importlib.util.find_spec("ensurepip") and run([PYTHON, "-m", "ensurepip"], quiet=True) == 0:
-            return version
+        if importlib.util.find_spec("ensurepip"):
+            run([PYTHON, "-m", "ensurepip"], quiet=True)
+            if has_pip():
+                steps(f"环境里没有 pip，已补上：Python {version}")
+                return version
+        steps(f"环境里的 pip 坏了，重建环境：Python {platform.python_version()}")
     else:
         steps(f"新建环境：Python {platform.python_version()}（{VENV.name}）")
 
@@ -408,10 +416,8 @@ def download(folder: Path, level: str) -> None:
         raise StartError("下载没有完成，再运行一次会接着下。\n" + advice(None).split("\n", 1)[1])
 
 
-def make_wheelhouse(folder: Path, level: str) -> int:
-    steps = Steps(3)
-    ensure_venv(steps)
-    steps(f"下载到 {folder} ……")
+def fill_wheelhouse(folder: Path, level: str) -> dict[str, str]:
+    """下载，并写下这个文件夹适用于哪种机器、怎么用。"""
     download(folder, level)
     machine = this_machine()
     (folder / "wheelhouse.json").write_text(json.dumps(machine) + "\n", encoding="utf-8")
@@ -426,7 +432,15 @@ def make_wheelhouse(folder: Path, level: str) -> int:
         "3. 第一次约几分钟，之后只要运行 python start.py。\n",
         encoding="utf-8",
     )
-    files = [p for p in folder.iterdir() if p.suffix == ".whl"]
+    return machine
+
+
+def make_wheelhouse(folder: Path, level: str) -> int:
+    steps = Steps(3)
+    ensure_venv(steps)
+    steps(f"下载到 {folder} ……")
+    machine = fill_wheelhouse(folder, level)
+    files = list(folder.glob("*.whl"))
     size = sum(p.stat().st_size for p in files) / 1e6
     steps(f"完成：{len(files)} 个文件，{size:.0f} MB；适用 {machine['platform']}、Python {machine['python']}")
     say(f"      没有网络的机器上运行：python start.py --wheelhouse {folder.name}")
@@ -509,8 +523,7 @@ def test(wheelhouse: Path | None) -> int:
         offline_folder = TEST_WHEELHOUSE
         if not mark.exists() or mark.read_text(encoding="utf-8") != lock:
             shutil.rmtree(TEST_WHEELHOUSE, ignore_errors=True)
-            download(TEST_WHEELHOUSE, "core")
-            (TEST_WHEELHOUSE / "wheelhouse.json").write_text(json.dumps(this_machine()) + "\n", encoding="utf-8")
+            fill_wheelhouse(TEST_WHEELHOUSE, "core")
             mark.write_text(lock, encoding="utf-8")
     installed = time.monotonic() - began
 
@@ -618,6 +631,10 @@ def main(arguments: list[str]) -> int:
     command = arguments.pop(0) if arguments and not arguments[0].startswith("-") else "start"
     if command == "start":
         return start(arguments, level, wheelhouse)
+    if command == "install" and not arguments:
+        prepare(Steps(4), level, wheelhouse, model="required")
+        copy_missing()
+        return 0
     if command == "fresh" and len(arguments) == 1:
         fresh(arguments[0])
         return 0
