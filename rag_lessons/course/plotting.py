@@ -463,6 +463,58 @@ def similarity_map(
     return ax
 
 
+def rank_strip(
+    scores: Any,
+    labels: Sequence[str],
+    *,
+    gold: Sequence[int] = (),
+    k: int = 5,
+    method: str = "e5",
+    ax: Axes | None = None,
+    title: str = "",
+) -> Axes:
+    """一个问题对全部块的余弦：前 k 名各占一行，正确段落带环（不在前 k 名时另加一行），其余的画成一排短线。
+
+    参数
+    ----
+    scores : (n,)，问题与每一块的余弦。
+    labels : n 个名字，写在左边，前面加名次。
+    gold : 正确段落是哪几行；有几处时看排得最前的那一处。
+    k : 列出前几名。
+    method : 用哪种方法的颜色与记号。
+
+    名次与 ``VectorIndex`` 一致：余弦四舍五入到 6 位再比，并列的按行号。
+    """
+    values = np.asarray(scores, dtype=np.float64).round(6) + 0.0
+    if values.shape != (len(labels),) or not len(labels):
+        raise RagLessonsError(f"分数的形状是 {values.shape}，与 {len(labels)} 个名字对不上。")
+    order = [int(i) for i in np.lexsort((np.arange(len(values)), -values))]
+    rank = {i: place for place, i in enumerate(order, 1)}
+    rows = order[:k]
+    rows += [i for i in sorted(gold, key=rank.__getitem__)[:1] if i not in rows]
+    rest = [i for i in order if i not in rows]
+    ax = _axes(ax, (6.0, 2.4))
+    ax.scatter(values[rest], np.full(len(rest), len(rows)), marker="|", s=90, color="#B0B0B0", lw=1.0)
+    for y, i in enumerate(rows):
+        color = "#00684B" if i in gold else "#222222"
+        ax.scatter(values[i], y, s=46, color=color_of(method), marker=MARKERS.get(method, "o"), zorder=3)
+        if i in gold:
+            ax.scatter(values[i], y, s=170, facecolors="none", edgecolors=COLORS["gold"], lw=2.2, zorder=4)
+        ax.annotate(f"{values[i]:.3f}", (values[i], y), (12, 0), textcoords="offset points", color=color, va="center")
+    ax.set_yticks(range(len(rows) + 1), [*(f"{rank[i]}. {labels[i]}" for i in rows), f"其余 {len(rest)} 块"])
+    for tick, i in zip(ax.get_yticklabels(), rows, strict=False):
+        tick.set_color("#00684B" if i in gold else "#222222")
+    span = max(float(np.ptp(values)), 1e-6)
+    ax.set_xlim(values.min() - 0.05 * span, values.max() + 0.2 * span)
+    ax.set_ylim(len(rows) + 0.6, -0.6)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(False, axis="y")
+    ax.set_xlabel("余弦")
+    if title:
+        ax.set_title(title)
+    return ax
+
+
 def rank_histogram(
     ranks: Mapping[str, Sequence[int | None]], *, ax: Axes | None = None, title: str = ""
 ) -> Axes:
