@@ -245,10 +245,9 @@ def test_429_twice_then_success(server, client):
 
 def test_waits_are_real_and_grow(server):
     server.next("429:1302", "429:1302", "429:1302")
-    zhipu(server, retry=Retry(first_wait=0.05)).embed_documents(["甲"])
+    zhipu(server, retry=Retry(first_wait=0.2)).embed_documents(["甲"])
     first, second, third = server.waits
-    assert 0.05 <= first < second < third
-    assert third < 2
+    assert 0.2 <= first < second < third < 3
 
 
 def test_waits_are_jittered():
@@ -286,14 +285,14 @@ def test_total_time_is_bounded(server):
     start = time.monotonic()
     with pytest.raises(EmbeddingServiceError):
         zhipu(server, retry=Retry(attempts=1000, first_wait=0.05, total=0.5)).embed_query("甲")
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 3
     assert len(server.requests) > 2
 
 
 @CLIENTS
 def test_a_timeout_is_retried(server, client):
-    embedder = client(server, timeout=0.3)
-    server.next("slow:3")
+    embedder = client(server, timeout=1)
+    server.next("slow:5")
     embedder.embed_query("甲")
     assert len(server.requests) == 2
     server.always("slow:3")
