@@ -72,7 +72,7 @@ class Lesson:
 
 
 LESSONS = (
-    Lesson("00", "quickstart", "一屏看完整条流水线", 15, WHOLE,
+    Lesson("00", "quickstart", "一屏跑完", 25, WHOLE,
            "三十个文件，一个问题，一个带出处的答案；玩具向量和真实向量并排比较。"),
     Lesson("01", "why_rag", "为什么要检索", 30, WHOLE,
            "不给资料、全给资料、检索后再给：量一量各要多少 token。"),

@@ -154,18 +154,18 @@ def navigation_text(lesson: Lesson, bottom: bool = False) -> str:
         position = LESSONS.index(lesson)
         planned = LESSONS[position + 1] if position + 1 < len(LESSONS) else None
         if following is None and planned is not None:
-            text += f"\n\n后面的课还在写，接下来是{planned.label}：{planned.summary}"
+            text += f"\n\n后面的课还在写。下一本将是{planned.label}。{planned.summary}"
     return text
 
 
 def navigation(nb: NotebookNode, lesson: Lesson) -> NotebookNode:
-    """重写首尾导航格和开头那一格里的流水线图；其余不动。"""
+    """重写首尾导航格和开头那一格里的流水线图（或占位的「（流水线图）」）；其余不动。"""
     from nbformat.v4 import new_markdown_cell
 
     cells = [cell for cell in nb.cells if "nav" not in tags(cell)]
     for cell in cells:
         if "opening" in tags(cell):
-            cell.source = re.sub(rf"^[*【]*{PIPELINE[0]}[】*]* → .*$", lesson.map, cell.source, flags=re.M)
+            cell.source = re.sub(rf"^(?:（流水线图?）|[*【]*{PIPELINE[0]}[】*]* → .*)$", lesson.map, cell.source, flags=re.M)
     ends = [new_markdown_cell(navigation_text(lesson, bottom), metadata={"tags": ["nav"]}) for bottom in (False, True)]
     nb.cells = [ends[0], *cells, ends[1]]
     return nb
@@ -189,13 +189,18 @@ def execute(nb: NotebookNode, folder: Path, seconds: int = CELL_SECONDS) -> str:
         def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
             return KernelSpec(resource_dir="", **get_kernel_dict())
 
+    class ThisKernel(AsyncKernelManager):
+        def _kernel_spec_manager_default(self) -> KernelSpecManager:
+            return ThisPython()
+
     for cell in nb.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
     client = NotebookClient(
         nb,
         timeout=seconds,
-        km=AsyncKernelManager(kernel_name="python3", kernel_spec_manager=ThisPython()),
+        kernel_manager_class=ThisKernel,
+        kernel_name="python3",
         resources={"metadata": {"path": str(folder)}},
         coalesce_streams=True,
         record_timing=False,
