@@ -15,6 +15,8 @@ _HOMES = {
     "OpenAIEmbedder": "api",
     "EncoderEmbedder": "api",
     "CachedEmbedder": "cache",
+    "EmbeddingServiceError": "api",
+    "Retry": "api",
 }
 __all__ = [*_HOMES, "get_embedder"]
 
