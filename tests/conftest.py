@@ -84,7 +84,8 @@ def installed(wheelhouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Ins
     place = tmp_path_factory.mktemp("新机器")
     root = copy_repo(place / "张三 的课程" / "rag")
     closed = "http://127.0.0.1:9/simple"
-    env = clean_env(PIP_INDEX_URL=closed, PIP_CONFIG_FILE=os.devnull, RAG_LESSONS_CACHE=str(place / "cache"))
+    cache = os.environ.get("RAG_LESSONS_CACHE") or str(place / "cache")  # start.py test 给的是空的：权重要从离线文件夹取
+    env = clean_env(PIP_INDEX_URL=closed, PIP_CONFIG_FILE=os.devnull, RAG_LESSONS_CACHE=cache)
     env.pop("PIP_FIND_LINKS", None)
     env.pop("PIP_EXTRA_INDEX_URL", None)
     plain = [sys.executable, str(root / "start.py"), "install", "--wheelhouse", str(wheelhouse)]
