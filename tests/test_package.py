@@ -17,7 +17,7 @@ ROOT = PACKAGE.parent
 ORDER = [
     "types", "paths", "settings", "progress", "loading",
     "embedding.base", "embedding.toy", "embedding.fetch", "embedding.e5", "embedding.api", "embedding.cache", "embedding",
-    "chunking", "index", "keyword", "retrieval", "prompting", "chat", "generation", "evaluation", "pipeline", "agent", "stores",
+    "chunking.base", "chunking.simple", "chunking.recursive", "chunking.structure", "chunking.meaning", "chunking", "index", "keyword", "retrieval", "prompting", "chat", "generation", "evaluation", "pipeline", "agent", "stores",
 ]
 
 
