@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,25 @@ s = socket.socket()
 fcntl.ioctl(s, 0x8914, struct.pack("16sh", b"lo", 0x49))  # SIOCSIFFLAGS：打开 lo
 os.execv(sys.argv[1], sys.argv[1:])
 """
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """离线、真的 e5 权重（没有就取一次，放在用户的缓存里）、临时的缓存文件夹；已设好的不改。"""
+    os.environ.setdefault("RAG_LESSONS_OFFLINE", "1")
+    if not os.environ.get("RAG_LESSONS_E5"):
+        from rag_lessons.embedding.fetch import fetch_model
+
+        os.environ["RAG_LESSONS_E5"] = str(fetch_model())
+    if not os.environ.get("RAG_LESSONS_CACHE"):
+        temporary = tempfile.TemporaryDirectory(prefix="rag_lessons-", ignore_cleanup_errors=True)
+        os.environ["RAG_LESSONS_CACHE"] = temporary.name
+        config.add_cleanup(temporary.cleanup)
+
+
+@pytest.fixture(scope="session")
+def e5_file() -> Path:
+    """真的权重文件。"""
+    return Path(os.environ["RAG_LESSONS_E5"])
 
 
 def copy_repo(target: Path) -> Path:

@@ -41,7 +41,8 @@ from rag_lessons.types import RagLessonsError, is_blank
 PREFIX = {"query": "query: ", "document": "passage: "}
 SPACE_MARK = "\u2581"  # ▁，SentencePiece 用它代表空格
 WINDOW = 510  # 模型有 512 个位置，首尾两个留给 <s> 和 </s>
-BATCH_TOKENS = 512  # 一批最多的片段数：再大矩阵乘法也不会更快，内存却成倍增加
+BATCH_TOKENS = 512  # 一次前向计算的片段数：再大矩阵乘法也不会更快，内存却成倍增加
+SAVE_TOKENS = 16 * BATCH_TOKENS  # 每算这么多就交出一批
 BLOCK = 32  # 量化时每 32 个权重共用一个缩放系数
 BLOCK_BYTES = 18  # 2 字节 fp16 系数 + 16 字节（32 个 4 位整数）
 UNKNOWN_PENALTY = 10.0  # 词表外的字符：比最低分再低 10
@@ -438,15 +439,14 @@ class E5Embedder(BaseEmbedder):
         """前缀和正文切成 510 个一窗，各加上 <s>、</s>。"""
         model = self.model
         content = model.tokenizer.encode(PREFIX[role].strip()) + model.tokenizer.encode(text)
-        return [
-            [model.bos, *content[i : i + WINDOW], model.eos] for i in range(0, len(content), WINDOW)
-        ]
+        return [[model.bos, *content[i : i + WINDOW], model.eos] for i in range(0, len(content), WINDOW)]
 
-    def _run(self, texts: list[str], role: Role) -> Iterator[tuple[int, int, FloatArray]]:
-        """逐窗给出 (第几条文字, 第几窗, 最后一层的各列)，次序按长度，不按输入。"""
-        jobs = [(n, i, w) for n, text in enumerate(texts) for i, w in enumerate(self._windows(text, role))]
-        jobs.sort(key=lambda job: len(job[2]))
-        batches: list[list[tuple[int, int, list[int]]]] = []
+    def _run(self, texts: list[str], role: Role) -> Iterator[tuple[int, bool, FloatArray]]:
+        """从短到长，逐窗给出 (第几条文字, 是不是它的最后一窗, 最后一层的各列)。"""
+        windows = [self._windows(text, role) for text in texts]
+        order = sorted(range(len(texts)), key=lambda n: sum(map(len, windows[n])))
+        jobs = [(n, w is windows[n][-1], w) for n in order for w in windows[n]]
+        batches: list[list[tuple[int, bool, list[int]]]] = []
         room = 0
         for job in jobs:
             if room < len(job[2]):
@@ -455,20 +455,27 @@ class E5Embedder(BaseEmbedder):
             batches[-1].append(job)
             room -= len(job[2])
 
-        def size(batch: list[tuple[int, int, list[int]]]) -> int:
-            return sum(len(w) for _, _, w in batch)
+        def size(batch: list[tuple[int, bool, list[int]]]) -> int:
+            return sum(len(window) for _, _, window in batch)
 
         for batch in progress(batches, sum(map(size, batches)), "e5 计算向量", size=size):
-            columns, start = forward(self.model, [w for _, _, w in batch]), 0
-            for n, i, window in batch:
-                yield n, i, columns[:, start : start + len(window)]
+            columns, start = forward(self.model, [window for _, _, window in batch]), 0
+            for n, last, window in batch:
+                yield n, last, columns[:, start : start + len(window)]
                 start += len(window)
 
-    def _encode(self, texts: list[str], role: Role) -> FloatArray:
-        result = np.zeros((len(texts), self.dim))
-        for n, _, columns in self._run(texts, role):
-            result[n] += mean_pool(columns) * (columns.shape[1] - 2)
-        return result
+    def _encode_batches(self, texts: list[str], role: Role) -> Iterator[tuple[Sequence[int], FloatArray]]:
+        """攒够 SAVE_TOKENS 个片段就交出一批，缓存好存下来：中途停下，前面的不白算。"""
+        sums, ready, tokens = np.zeros((len(texts), self.dim)), [], 0
+        for n, last, columns in self._run(texts, role):
+            sums[n] += mean_pool(columns) * (columns.shape[1] - 2)  # 按窗里的片段数加权
+            ready += [n] * last
+            tokens += columns.shape[1]
+            if ready and tokens >= SAVE_TOKENS:
+                yield ready, sums[ready]
+                ready, tokens = [], 0
+        if ready:
+            yield ready, sums[ready]
 
     def token_vectors(self, texts: Sequence[str], role: Role) -> list[FloatArray]:
         """每条文字的每个片段一个向量：列表里每项是 (片段数, 384) 的 float32，行是单位长度。
@@ -478,10 +485,10 @@ class E5Embedder(BaseEmbedder):
         """
         texts = check_texts(texts)
         wanted = [n for n, text in enumerate(texts) if not is_blank(text)]
-        skip = len(self.model.tokenizer.encode(PREFIX[role].strip()))
-        parts: dict[int, dict[int, FloatArray]] = {n: {} for n in wanted}
-        for n, i, columns in self._run([texts[n] for n in wanted], role):
-            rows = columns[:, 1:-1].T if i else columns[:, 1 + skip : -1].T
-            parts[wanted[n]][i] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-        empty = np.zeros((0, self.dim), np.float32)
-        return [np.concatenate([empty, *dict(sorted(parts.get(n, {}).items())).values()]) for n in range(len(texts))]
+        prefix = len(self.model.tokenizer.encode(PREFIX[role].strip()))
+        parts: list[list[FloatArray]] = [[] for _ in texts]
+        for n, _, columns in self._run([texts[n] for n in wanted], role):
+            part = parts[wanted[n]]
+            rows = columns[:, 1 if part else 1 + prefix : -1].T
+            part.append(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+        return [np.concatenate(part) if part else np.zeros((0, self.dim), np.float32) for part in parts]
