@@ -57,13 +57,13 @@ class Bar:
     ----
     total : 总量；0 表示不知道，不显示。
     label : 显示在前面的一句话。
-    delay : 过多少秒才开始显示。
+    delay : 过多少秒才开始显示，默认 2 秒。
     """
 
-    def __init__(self, total: int, label: str = "", delay: float = DELAY) -> None:
+    def __init__(self, total: int, label: str = "", delay: float | None = None) -> None:
         self.total, self.label = total, label
         self._start = time.monotonic()
-        self._next = self._start + delay
+        self._next = self._start + (DELAY if delay is None else delay)
         self._screen: _Screen | None = None
         self._tried = False
 
@@ -127,7 +127,7 @@ def _shell() -> Any:
 def _interactive(shell: Any) -> bool:
     """前端能不能交互。JupyterLab、VS Code 允许 input()，程序执行时（nbclient、nbval）不允许。"""
     try:
-        from IPython.utils.capture import CapturingDisplayPublisher
+        from IPython.core.displaypub import CapturingDisplayPublisher
 
         if isinstance(shell.display_pub, CapturingDisplayPublisher):
             return False
