@@ -550,6 +550,7 @@ def distributions(
     method: str,
     bins: Any = None,
     threshold: float | None = None,
+    unit: str = "对",
     ax: Axes | None = None,
     title: str = "",
 ) -> Axes:
@@ -560,6 +561,7 @@ def distributions(
     groups : {组名: 余弦值}，例如 {"无关": ..., "相关": ...}。
     bins : 直方图的格；默认 -0.2 到 1，每格 0.02。
     threshold : 在这里画一条竖线。
+    unit : 图例里个数后面的量词。
     """
     ax = _axes(ax)
     edges = np.arange(-0.2, 1.0001, 0.02) if bins is None else bins
@@ -571,13 +573,13 @@ def distributions(
     for style, (name, values) in zip(styles * 2, groups.items(), strict=False):
         data = np.asarray(values, dtype=np.float64)
         weights = np.full(len(data), 100 / max(len(data), 1))
-        ax.hist(data, edges, weights=weights, label=f"{name}（{len(data)} 对）", **style)
+        ax.hist(data, edges, weights=weights, label=f"{name}（{len(data)} {unit}）", **style)
     if threshold is not None:
         ax.axvline(threshold, color="#000000", lw=1.2, ls=":")
         ax.text(threshold, 0.97, f" {threshold:.2f}", transform=ax.get_xaxis_transform(), va="top")
     ax.set_xlabel("余弦")
     ax.set_ylabel("占该组的百分比")
-    ax.legend(loc="upper left")
+    ax.legend(loc="best")
     if title:
         ax.set_title(title)
     return ax
