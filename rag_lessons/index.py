@@ -18,8 +18,6 @@ import numpy as np
 from rag_lessons.embedding.base import Embedder, FloatArray
 from rag_lessons.types import Chunk, Hit, RagLessonsError, is_blank
 
-# 分数保留到小数点后第 6 位再排序：同一段文字放在矩阵的不同行，乘出来最后一位可能不同
-SCORE_DIGITS = 6
 Where = Callable[[Chunk], bool]
 # 索引文件的格式版本；格式变了就加一，旧文件会得到一句说明而不是乱码
 FILE_VERSION = 1
@@ -28,7 +26,8 @@ FILE_VERSION = 1
 def cosine_top_k(matrix: FloatArray, vector: FloatArray, k: int) -> list[tuple[int, float]]:
     """单位向量矩阵 (n, dim) 里与 vector (dim,) 余弦最大的 k 行，返回 [(行号, 分数), …]。
 
-    分数四舍五入到 6 位小数，相同的按行号排；k 大于 n 时返回全部 n 行。
+    分数四舍五入到 6 位小数再排：同一段文字放在矩阵的不同行，乘出来最后一位可能不同。相同的按行号排；
+    k 大于 n 时返回全部 n 行。
 
     >>> cosine_top_k(np.eye(3), np.array([0.0, 1.0, 0.0]), k=2)
     [(1, 1.0), (0, 0.0)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable
+from typing import Any
 
 from rag_lessons.types import Chunk, Document, RagLessonsError, is_blank
 
@@ -19,15 +20,34 @@ def check_size(size: int, overlap: int = 0) -> None:
         raise RagLessonsError(f"重叠 {overlap} 必须小于块长 {size}，否则每次都退回原地，永远切不完。")
 
 
+class Cutter:
+    """从一份文档里按位置造块。行号表和页码表只算一次。
+
+    ``document.metadata["page_starts"]``（每页在 text 里的起点，有则递增）会变成块的页码。
+    """
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self._lines = [0, *newline_ends(document.text)]
+        self._pages = list(document.metadata.get("page_starts", ()))
+
+    def cut(
+        self, start: int, end: int, headings: tuple[str, ...] = (), embedding_text: str | None = None
+    ) -> Chunk:
+        """[start, end) → Chunk，带上行号、页码、标题路径。"""
+        metadata: dict[str, Any] = {}
+        if self._pages:
+            metadata["page"] = max(1, bisect_right(self._pages, start))
+        if embedding_text is not None:
+            metadata["embedding_text"] = embedding_text
+        text = self.document.text[start:end]
+        return Chunk(text, self.document.source, start, end, bisect_right(self._lines, start), headings, metadata)
+
+
 def make_chunks(document: Document, spans: Iterable[tuple[int, int]]) -> list[Chunk]:
-    """(start, end) 的序列 → Chunk 列表：补上行号，去掉纯空白的块。"""
-    text = document.text
-    line_starts = [0, *newline_ends(text)]
-    return [
-        Chunk(text[start:end], document.source, start, end, bisect_right(line_starts, start))
-        for start, end in spans
-        if not is_blank(text[start:end])
-    ]
+    """(start, end) 的序列 → Chunk 列表；纯空白的不要。"""
+    cutter = Cutter(document)
+    return [cutter.cut(start, end) for start, end in spans if not is_blank(document.text[start:end])]
 
 
 def newline_ends(text: str) -> list[int]:

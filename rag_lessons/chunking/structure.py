@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from rag_lessons.chunking.base import check_size, make_chunks, newline_ends, trim
+from rag_lessons.chunking.base import Cutter, check_size, newline_ends, trim
 from rag_lessons.chunking.recursive import chunk_recursive, recursive_spans
 from rag_lessons.types import Chunk, Document, RagLessonsError, RagLessonsWarning, is_blank
 
@@ -246,7 +246,8 @@ def _merge(pieces: list[Piece], size: int) -> list[Piece]:
 def _with_paths(
     document: Document, spans: list[tuple[int, int, tuple[str, ...], str]], blocks: list[Block], tables: str
 ) -> list[Chunk]:
-    text = document.text
+    text, cutter = document.text, Cutter(document)
+    in_tables = [b for b in blocks if b.kind == "table"] if tables == "sentences" else []
     chunks: list[Chunk] = []
     last_start = last_end = -1
     for start, end, path, header in spans:
@@ -254,18 +255,17 @@ def _with_paths(
         if start <= last_start or end <= last_end or is_blank(text[start:end]):
             continue
         last_start, last_end = start, end
-        (chunk,) = make_chunks(document, [(start, end)])
-        body = _with_tables(text, start, end, blocks, path, header) if tables == "sentences" else (header + "\n" + chunk.text if header else "")
-        metadata = dict(chunk.metadata)
-        if body:
-            metadata["embedding_text"] = " > ".join(path) + "\n" + body if path else body
-        chunks.append(Chunk(chunk.text, chunk.source, start, end, chunk.line, path, metadata))
+        body = _with_tables(text, start, end, in_tables, path, header)
+        if not body and header:
+            body = header + "\n" + text[start:end]
+        custom = (" > ".join(path) + "\n" + body if path else body) if body else None
+        chunks.append(cutter.cut(start, end, path, custom))
     return chunks
 
 
-def _with_tables(text: str, start: int, end: int, blocks: list[Block], path: tuple[str, ...], header: str) -> str:
+def _with_tables(text: str, start: int, end: int, tables: list[Block], path: tuple[str, ...], header: str) -> str:
     """块里的表格换成句子；没有表格时返回空串，表示不必替换。"""
-    inside = [b for b in blocks if b.kind == "table" and b.start < end and start < b.end]
+    inside = tables[bisect_right(tables, start, key=lambda t: t.end):bisect_left(tables, end, key=lambda t: t.start)]
     if not inside:
         return ""
     parts, here = [], start
@@ -342,13 +342,9 @@ def chunk_by_definition(document: Document, size: int = 800) -> list[Chunk]:
     spans: list[tuple[int, int, tuple[str, ...]]] = []
     for start, end, path in top:
         spans += _fit(text, start, end, path, size)
-    chunks: list[Chunk] = []
-    for start, end, path in spans:
-        start, end = trim(text, start, end)
-        if start < end and not is_blank(text[start:end]):
-            (chunk,) = make_chunks(document, [(start, end)])
-            chunks.append(Chunk(chunk.text, chunk.source, start, end, chunk.line, (name, *path), chunk.metadata))
-    return chunks
+    cutter = Cutter(document)
+    trimmed = ((*trim(text, start, end), path) for start, end, path in spans)
+    return [cutter.cut(start, end, (name, *path)) for start, end, path in trimmed if not is_blank(text[start:end])]
 
 
 def _fit(text: str, start: int, end: int, path: tuple[str, ...], size: int) -> list[tuple[int, int, tuple[str, ...]]]:
