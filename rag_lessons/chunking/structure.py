@@ -9,6 +9,7 @@ import ast
 import itertools
 import re
 import warnings
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
