@@ -33,10 +33,12 @@ import inspect
 import linecache
 import math
 import random
+import sys
 import threading
+import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -157,44 +159,79 @@ class Outcome:
         return self.error is None and not self.timed_out
 
 
-@contextlib.contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """超过 ``seconds`` 秒就在当前线程里抛出 _TimeUp。
+def call_limited(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], seconds: float
+) -> Any:
+    """调用函数；超过 ``seconds`` 秒就在当前线程里抛出 _TimeUp。
 
-    另起一个看表的线程，到点用 CPython 的 PyThreadState_SetAsyncExc 打断当前线程；
-    Windows 上也能用（signal.alarm 不行），也不像 sys.settrace 那样拖慢每一行。
-    打断发生在两条字节码之间，所以一次很长的 C 调用要等它自己返回。
+    函数留在当前线程里跑（打印、数据库连接都照常），另起一个看表的线程，到点用 CPython 的
+    PyThreadState_SetAsyncExc 打断它。Windows 上也能用（signal.alarm 不行），也不像 sys.settrace
+    那样拖慢每一行。打断发生在两条字节码之间，所以一次很长的 C 调用要等它自己返回。
     """
     raise_in = getattr(getattr(ctypes, "pythonapi", None), "PyThreadState_SetAsyncExc", None)
     if raise_in is None:  # 不是 CPython：没有时限，其余照常
-        yield
-        return
-    thread = ctypes.c_ulong(threading.get_ident())
-    done, lock = threading.Event(), threading.Lock()
+        return function(*args, **kwargs)
+    home, tracer = sys._getframe(), sys.gettrace()
+    thread = threading.get_ident()
+    gate = threading.Lock()  # 放开就是「不用看了」；不用 Event：它的内部锁被打断时会一直锁着
+    gate.acquire()
+    watching = [False]
+
+    class Again(_TimeUp):
+        """第一次被裸的 ``except:`` 吞掉之后用的。
+
+        异常对象是在被打断的线程里造出来的，所以可以在 __init__ 里给学习者的每一层栈帧装上跟踪函数：
+        下一行（多半就在那个 except 里）再抛一次，逃出循环。
+        """
+
+        def __init__(self) -> None:
+            super().__init__()
+            sys.settrace(lambda frame, event, arg: None)
+            frame = sys._getframe(1)
+            while frame is not None and frame is not home:
+                frame.f_trace = again
+                frame = frame.f_back
+
+    def again(frame: Any, event: str, arg: Any) -> Any:
+        if event == "line":
+            raise _TimeUp
+        return again
 
     def watch() -> None:
-        wait = seconds
-        while not done.wait(wait):
-            with lock:
-                if not done.is_set():
-                    raise_in(thread, ctypes.py_object(_TimeUp))
-            wait = 0.05  # 万一被裸的 except 吞掉，再来一次
+        watching[0] = True
+        wait, error = seconds, _TimeUp
+        while not gate.acquire(timeout=wait):
+            top = sys._current_frames().get(thread)
+            if top is not None and top is not home and top.f_code is not stop.__code__:  # 正在收尾时不打断
+                raise_in(ctypes.c_ulong(thread), ctypes.py_object(error))
+            wait, error = 0.05, Again
+        watching[0] = False
 
-    watcher = threading.Thread(target=watch, daemon=True, name="check-time-limit")
-    watcher.start()
-
-    def finish() -> None:
-        with lock:
-            done.set()
-            raise_in(thread, None)  # 撤回已发出、还没送到的那一次
+    def stop() -> None:
+        if gate.locked():
+            gate.release()
+        while watching[0]:  # 等看表的线程走开，此后不会再有新的打断
+            time.sleep(0.0002)
+        # 已发出、还没送到的那一次，在这个循环里送到。不能用 SetAsyncExc(NULL) 撤回：
+        # 那会留下一个永远不清的中断标志，3.11 在跟踪时会因此死循环。
+        for _ in range(8):
+            pass
+        if sys.gettrace() is not tracer:
+            sys.settrace(tracer)
 
     try:
         try:
-            yield
+            threading.Thread(target=watch, daemon=True, name="check-time-limit").start()
+            return function(*args, **kwargs)
         finally:
-            finish()
+            stop()
     except _TimeUp:
-        finish()
+        while True:  # 收尾本身也可能被打断一次，收完为止
+            try:
+                stop()
+                break
+            except _TimeUp:
+                continue
         raise
 
 
@@ -229,10 +266,9 @@ def run_case(function: Callable[..., Any], case_: Case, seconds: float = SECONDS
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with time_limit(seconds):
-                value = function(*args, **kwargs)
-                if inspect.iscoroutine(value):
-                    value.close()
+            value = call_limited(function, args, kwargs, seconds)
+            if inspect.iscoroutine(value):
+                value.close()
     except _TimeUp:
         return Outcome(timed_out=True)
     except BaseException as error:
@@ -418,7 +454,11 @@ def _stub_result(name: str, attempt: Any, outcomes: list[Outcome], expected: lis
 def _is_empty(function: Any) -> bool:
     """函数体只有 ``...``、``pass`` 或文档字符串。"""
     code = getattr(function, "__code__", None)
-    return code is None or (not code.co_names and len(code.co_varnames) == code.co_argcount + code.co_kwonlyargcount)
+    if code is None:
+        return True
+    parameters = code.co_argcount + code.co_kwonlyargcount
+    parameters += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return not code.co_names and code.co_nlocals == parameters
 
 
 @dataclass(frozen=True)
@@ -446,8 +486,7 @@ def _judge(exercise: Exercise, case_: Case, expected: Outcome, outcome: Outcome)
     if inspect.iscoroutine(outcome.value):
         return _Verdict("返回的是 coroutine，函数没有真的执行。", "去掉 async。")
     if exercise.judge is not None:
-        with time_limit(60.0):
-            return _Verdict(exercise.judge(outcome.value, *copy_input(case_.args), **copy_input(case_.kwargs)))
+        return _Verdict(exercise.judge(outcome.value, *copy_input(case_.args), **copy_input(case_.kwargs)))
     found = find_difference(expected.value, outcome.value, exercise.tolerance)
     return _Verdict(found.problem, found.hint, largest=found.largest)
 

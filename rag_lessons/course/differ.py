@@ -355,8 +355,13 @@ def _recognise(e: Any, a: Any, tol: float, reveal: bool) -> str:
     if want is not None and got is not None:
         return _recognise_numbers(want, got, tol, reveal)
     if isinstance(e, list | tuple) and isinstance(a, list | tuple):
-        return _recognise_items([show(x, 10_000) for x in e], [show(x, 10_000) for x in a], reveal)
+        return _recognise_items([_identity(x) for x in e], [_identity(x) for x in a], reveal)
     return ""
+
+
+def _identity(item: Any) -> str:
+    """比较列表里的项是否相同用的文字；Chunk 之类要看全部字段，不只看 label。"""
+    return scrub(repr(item)) if dataclasses.is_dataclass(item) else show(item, 10_000)
 
 
 def _recognise_text(e: str, a: str) -> str:
@@ -407,6 +412,8 @@ def _recognise_numbers(want: np.ndarray, got: np.ndarray, tol: float, reveal: bo
         if want.ndim == got.ndim == 1:
             return _recognise_items(_rounded(want), _rounded(got), reveal)
         return ""
+    if same(want, got):
+        return "数值都对，只是类型不对：用 .astype(...) 转一下。"
     if same(-want, got):
         return "正负号反了。"
     if same(want * 100, got) or same(want, got * 100):
@@ -434,7 +441,7 @@ def _recognise_relation(want: np.ndarray, got: np.ndarray, same: Any) -> str:
         return "你的结果是应有值的平方根：多了一次开方。"
     if same(1 - want, got):
         return "你的结果是 1 减去应有值：相似度和距离弄反了吗。"
-    if want.size < 2:
+    if want.size < 2 or not (np.isfinite(want).all() and np.isfinite(got).all()):
         return ""
     shift = got - want
     if same(shift, np.full_like(shift, shift.flat[0])):

@@ -185,9 +185,7 @@ def check_cache() -> Line:
     """缓存文件夹能写，SQLite 在那里能用（有的网络盘不支持文件锁）。"""
     from rag_lessons.paths import cache_dir, preferred_cache_dir
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        folder = cache_dir()
+    folder = cache_dir()
     remedy = "把环境变量 RAG_LESSONS_CACHE 设成本地盘上能写的文件夹"
     if folder != preferred_cache_dir():
         return Line(NOTE, "缓存", f"{preferred_cache_dir()} 不能写，暂用 {folder}，重启后要重算", remedy)
@@ -289,8 +287,10 @@ CHECKS: tuple[tuple[str, Callable[[], Line | Iterator[Line]]], ...] = (
 def run_check(subject: str, check: Callable[[], Line | Iterator[Line]]) -> list[Line]:
     """运行一项；它自己出错时变成一行「失败」。"""
     try:
-        found = check()
-        return [found] if isinstance(found, Line) else list(found)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # 要说的都写在结果里
+            found = check()
+            return [found] if isinstance(found, Line) else list(found)
     except ImportError as error:
         return [Line(FAIL, subject, f"缺少 {error.name or error}，没法检查", REINSTALL)]
     except Exception as error:
