@@ -10,20 +10,22 @@ from __future__ import annotations
 import html
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from rag_lessons.course.plotting import COLORS
 from rag_lessons.evaluation import Gold, Question
 from rag_lessons.types import Chunk, Hit, RagLessonsError
 
 SNIPPET = 40  # 每条结果显示多少个字
 DEPTH = 50  # 给了 gold 时，往下找多少名
 
-# 与 plotting.COLORS 同色；显示的名字里含有左边的词，就用右边的颜色
-_MARKS = (
-    ("玩具", "#E69F00"), ("toy", "#E69F00"), ("e5", "#0072B2"), ("真嵌入", "#0072B2"), ("zhipu", "#009E73"), ("智谱", "#009E73"),
-    ("bm25", "#D55E00"), ("混合", "#CC79A7"), ("hybrid", "#CC79A7"), ("重排", "#56B4E9"), ("rerank", "#56B4E9"),
+# 检索器的名字里含有左边的词，就用右边那种方法的颜色
+_WORDS = (
+    ("玩具", "toy"), ("toy", "toy"), ("e5", "e5"), ("zhipu", "zhipu"), ("智谱", "zhipu"), ("embedding-3", "zhipu"),
+    ("bm25", "bm25"), ("混合", "hybrid"), ("hybrid", "hybrid"), ("重排", "rerank"), ("rerank", "rerank"),
 )  # fmt: skip
+_GRAY = "rgba(128,128,128,.8)"
 _LINE = "border-bottom:1px solid rgba(128,128,128,.35)"
 
 
@@ -83,13 +85,15 @@ class Comparison:
     ----
     question : 问题。
     columns : {检索器的名字: 前 k 条 Row}。
-    gold_ranks : {检索器的名字: 正确段落的名次}；前 DEPTH 名里没有时是 None。没给 gold 时是空字典。
+    gold_ranks : {检索器的名字: 正确段落的名次}；前 depth 名里没有时是 None。没给 gold 时是空字典。
+    marks : {检索器的名字: 列头的颜色}。
     """
 
     question: str
     columns: dict[str, list[Row]]
     gold_ranks: dict[str, int | None]
     depth: int = DEPTH
+    marks: dict[str, str] = field(default_factory=dict, repr=False)
 
     def verdict(self, name: str) -> str:
         """这个检索器把正确段落排在第几。"""
@@ -114,7 +118,7 @@ class Comparison:
         names = list(self.columns)
         head = "".join(
             f'<th scope="col" style="text-align:left;vertical-align:bottom;padding:4px 12px;'
-            f'border-bottom:3px solid {_mark(name)}">{_escape(name)}'
+            f'border-bottom:3px solid {self.marks.get(name, _GRAY)}">{_escape(name)}'
             f'<br><span style="font-weight:normal">{_escape(self.verdict(name))}</span></th>'
             for name in names
         )
@@ -151,13 +155,14 @@ def compare(
     if k <= 0:
         raise RagLessonsError(f"k 要是正整数，收到的是 {k}。")
     match = matcher(gold)
-    columns, ranks = {}, {}
+    columns, ranks, marks = {}, {}, {}
     for name, searcher in searchers.items():
+        marks[name] = _mark(name, searcher)
         hits = list(searcher.search(question, k=k if gold is None else max(k, depth)))
         if gold is not None:
             ranks[name] = next((h.rank for h in hits if match(h.chunk) is not None), None)
         columns[name] = [_row(hit, match(hit.chunk)) for hit in hits[:k]]
-    return Comparison(question, columns, ranks, max(k, depth))
+    return Comparison(question, columns, ranks, max(k, depth), marks)
 
 
 def _row(hit: Hit, quote: str | None) -> Row:
@@ -185,9 +190,13 @@ def _escape(text: str) -> str:
     return html.escape(_plain(text), quote=True)
 
 
-def _mark(name: str) -> str:
+def _mark(name: str, searcher: Searcher) -> str:
+    """列头的颜色：先看名字，再看它用的嵌入空间（"e5/…"、"toy/…"）。"""
     lower = name.lower()
-    return next((color for word, color in _MARKS if word in lower), "rgba(128,128,128,.8)")
+    method = next((method for word, method in _WORDS if word in lower), None)
+    if method is None:
+        method = str(getattr(getattr(searcher, "embedder", None), "space", "")).split("/")[0]
+    return COLORS.get(method, _GRAY)
 
 
 def _cell(row: Row | None) -> str:
