@@ -391,6 +391,54 @@ def test_threads_may_share_an_embedder(e5_file):
         np.testing.assert_allclose(vectors, results[0], atol=1e-6)
 
 
+def blas_threads():
+    return [library.num_threads for library in e5._blas()]
+
+
+def test_blas_threads_are_restored(embedder, monkeypatch):
+    """几批同时算时，矩阵运算库只用一个线程；算完、出错、半途不要了，都恢复原样。"""
+    if not e5._blas():
+        pytest.skip("认不出 numpy 用的矩阵运算库")
+    monkeypatch.setattr(e5, "_workers", lambda: 2)
+    before, seen = blas_threads(), []
+
+    def work(item):
+        seen.append(blas_threads())
+        if item == "坏":
+            raise ZeroDivisionError
+        return item * 2
+
+    assert list(e5.in_threads(work, [1, 2, 3, 4, 5])) == [2, 4, 6, 8, 10]
+    assert seen == [[1] * len(before)] * 5 and blas_threads() == before
+    with pytest.raises(ZeroDivisionError):
+        list(e5.in_threads(work, [1, "坏", 3]))
+    assert blas_threads() == before
+    half = e5.in_threads(work, [1, 2, 3, 4, 5])
+    other = e5.in_threads(work, [6, 7])
+    assert (next(half), next(other)) == (2, 12)
+    half.close()
+    assert blas_threads() == [1] * len(before)  # 另一处还在算
+    assert list(other) == [14] and blas_threads() == before
+
+
+def test_results_ahead_of_the_reader_are_few(monkeypatch):
+    monkeypatch.setattr(e5, "_workers", lambda: 2)
+    started = []
+    steps = e5.in_threads(lambda item: started.append(item), list(range(50)))
+    next(steps)
+    time.sleep(0.2)
+    assert len(started) <= 4
+    steps.close()
+
+
+def test_one_thread_or_two_give_the_same(embedder, monkeypatch):
+    texts = [*ODD, *(f"第 {i} 步调用工具" for i in range(80))]
+    monkeypatch.setattr(e5, "_workers", lambda: 1)
+    one = embedder.embed_documents(texts)
+    monkeypatch.setattr(e5, "_workers", lambda: 3)
+    assert np.abs(embedder.embed_documents(texts) - one).max() <= 1e-6
+
+
 def test_missing_file(tmp_path):
     with pytest.raises(FileNotFoundError, match="没有权重文件"):
         E5Embedder(tmp_path / "没有.bin")
