@@ -147,7 +147,7 @@ def check_model() -> Line:
     try:
         path = model_path()
     except FileNotFoundError as error:
-        return Line(FAIL, "e5 权重", str(error).rstrip("。"))
+        return Line(FAIL, "e5 权重", str(error).split("；")[0], "改对环境变量 RAG_LESSONS_E5，或去掉它")
     if path is None:
         return Line(NOTE, "e5 权重", "还没有下载，第一次用到 e5 时会下载 91 MB", f"现在就下载：{COMMAND}")
     size = path.stat().st_size
@@ -236,7 +236,8 @@ def check_keys() -> Line:
     try:
         found = get_key("ZHIPUAI_API_KEY") is not None
     except RagLessonsError:
-        return Line(FAIL, "密钥", detail)
+        problem, _, advice = detail.partition("；请")
+        return Line(FAIL, "密钥", problem, advice or "改好 .env 或环境变量里的值")
     return Line(OK, "密钥", detail if found else "没有找到 ZHIPUAI_API_KEY，用离线的做法；要用智谱时写在根目录的 .env 里")
 
 

@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -64,10 +65,17 @@ def font_path() -> Path:
 
 def use_style() -> None:
     """登记中文字体并设好 matplotlib 的默认样式。重复调用没有副作用。"""
-    import matplotlib as mpl
-    from cycler import cycler
-    from matplotlib import font_manager
-    from matplotlib.ft2font import FT2Font
+    # 新机器上头一次导入会在 stderr 说「正在建字体缓存」「换了临时文件夹」，不该留在 notebook 的输出里
+    logger = logging.getLogger("matplotlib")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        import matplotlib as mpl
+        from cycler import cycler
+        from matplotlib import font_manager
+        from matplotlib.ft2font import FT2Font
+    finally:
+        logger.setLevel(level)
 
     path = str(font_path())
     manager = font_manager.fontManager
@@ -393,20 +401,26 @@ def heatmap(
         raise RagLessonsError(f"矩阵的形状是 {values.shape}，与 {len(labels)} 行 {len(columns)} 列的名字对不上。")
     ax = _axes(ax, (1.6 + 0.85 * len(columns), 1.2 + 0.62 * len(labels)))
     top = vmin + 1.25 * (vmax - vmin)  # 最深的蓝太暗，只用色带的前五分之四
-    ax.imshow(values, cmap="Blues", vmin=vmin, vmax=top, aspect="auto")
+    image = ax.imshow(values, cmap="Blues", vmin=vmin, vmax=top, aspect="auto")
     ax.set_xticks(range(len(columns)), columns, rotation=30 if max(map(len, columns), default=0) > 4 else 0,
                   ha="right" if max(map(len, columns), default=0) > 4 else "center")  # fmt: skip
     ax.set_yticks(range(len(labels)), labels)
     ax.grid(False)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
-    middle = vmin + 0.7 * (vmax - vmin)
     for (i, j), value in np.ndenumerate(values):
         text = f"{round(value, decimals) + 0.0:.{decimals}f}"
-        ax.text(j, i, text, ha="center", va="center", color="white" if value > middle else "#111111")
+        ax.text(j, i, text, ha="center", va="center", color=_ink(image.cmap(image.norm(value))))
     if title:
         ax.set_title(title)
     return ax
+
+
+def _ink(background: Sequence[float]) -> str:
+    """写在这个底色上的字用黑还是白：取对比度（WCAG）大的。"""
+    channels = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in background[:3]]
+    light = 0.2126 * channels[0] + 0.7152 * channels[1] + 0.0722 * channels[2]
+    return "black" if (light + 0.05) ** 2 > 0.05 * 1.05 else "white"
 
 
 def similarity_map(
