@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from rag_lessons.types import RagLessonsError
+
 OK, NOTE, FAIL = "通过", "注意", "失败"
 ROOT = Path(__file__).resolve().parents[2]
 MAX_REPO_PATH = 95  # Windows 的路径上限是 260；.venv 里最长的文件约占 160
@@ -230,15 +232,11 @@ def _inside(path: str, folder: str) -> bool:
 def check_keys() -> Line:
     """密钥找到没有；从不显示内容。没有密钥不算问题。"""
     from rag_lessons.settings import explain_key, get_key
-    from rag_lessons.types import RagLessonsError
 
     detail = explain_key("ZHIPUAI_API_KEY").rstrip("。")
-    try:
-        found = get_key("ZHIPUAI_API_KEY") is not None
-    except RagLessonsError:
-        problem, _, advice = detail.partition("；请")
-        return Line(FAIL, "密钥", problem, advice or "改好 .env 或环境变量里的值")
-    return Line(OK, "密钥", detail if found else "没有找到 ZHIPUAI_API_KEY，用离线的做法；要用智谱时写在根目录的 .env 里")
+    if get_key("ZHIPUAI_API_KEY") is None:  # 写坏了的密钥在这里抛异常，由 run_check 变成一行
+        detail = "没有找到 ZHIPUAI_API_KEY，用离线的做法；要用智谱时写在根目录的 .env 里"
+    return Line(OK, "密钥", detail)
 
 
 def check_choice() -> Line:
@@ -294,8 +292,11 @@ def run_check(subject: str, check: Callable[[], Line | Iterator[Line]]) -> list[
             return [found] if isinstance(found, Line) else list(found)
     except ImportError as error:
         return [Line(FAIL, subject, f"缺少 {error.name or error}，没法检查", REINSTALL)]
+    except RagLessonsError as error:  # 本包自己的报错：分号前是问题，分号后是办法
+        problem, _, advice = str(error).rstrip("。").partition("；")
+        return [Line(FAIL, subject, problem, advice.removeprefix("请") or REINSTALL)]
     except Exception as error:
-        return [Line(FAIL, subject, f"检查时出错：{type(error).__name__}: {error}", REINSTALL)]
+        return [Line(FAIL, subject, f"检查时出错：{type(error).__name__}: {error}".rstrip("。"), REINSTALL)]
 
 
 def main(argv: list[str] | None = None) -> int:
