@@ -477,6 +477,8 @@ def test_a_proxy_is_not_used_for_this_machine(server, monkeypatch):
 
 
 def test_a_socks_proxy_without_support_is_explained(monkeypatch):
+    for name in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:9")
     monkeypatch.setitem(sys.modules, "socksio", None)
     with pytest.raises(RagLessonsError, match="socksio"):

@@ -20,7 +20,7 @@ FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--no-proxy-server",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-FINISH_SECONDS = 240
+FINISH_SECONDS = 420  # 缓存是空的，资料库要在这里读一遍
 
 # 页面里用到的每个非 ASCII 字符，各按所在元素的字体画一次；和「没有字形」画得一样的就是方框。
 FIND_BOXES = """

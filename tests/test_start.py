@@ -349,10 +349,10 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(installed: Installed, *flags: str, **env: str) -> Iterator[tuple[subprocess.Popen, str, str]]:
+def running(installed: Installed, *flags: str, stdin: int = subprocess.DEVNULL, **env: str) -> Iterator[tuple[subprocess.Popen, str, str]]:
     """启动 start.py，等到它印出地址；离开时停掉。给出 (进程, 地址, 之前的输出)。"""
     process = subprocess.Popen(
-        installed.start(*flags), cwd=installed.root, env={**installed.env, **env}, stdin=subprocess.PIPE,
+        installed.start(*flags), cwd=installed.root, env={**installed.env, **env}, stdin=stdin,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", start_new_session=True,
     )  # fmt: skip
     seen = ""
@@ -369,7 +369,6 @@ def running(installed: Installed, *flags: str, **env: str) -> Iterator[tuple[sub
         process.terminate()
         process.wait(timeout=30)
         process.stdout.close()
-        process.stdin.close()
 
 
 def test_wheelhouse_holds_everything_and_explains_itself(wheelhouse: Path) -> None:
@@ -440,10 +439,18 @@ def test_second_start_is_quick_prints_the_address_and_keeps_copies(installed: In
 
 @POSIX
 def test_two_ctrl_c_stop_it_cleanly(installed: Installed) -> None:
-    with running(installed, "--port", str(free_port()), "--no-browser") as (process, _, _):
-        os.killpg(process.pid, signal.SIGINT)
-        time.sleep(1.5)
-        os.killpg(process.pid, signal.SIGINT)
-        rest = process.stdout.read()
-        assert process.wait(timeout=30) == 0
-        assert "Traceback" not in rest, rest
+    import pty
+
+    keyboard, terminal = pty.openpty()  # Jupyter 只在有终端时询问
+    try:
+        with running(installed, "--port", str(free_port()), "--no-browser", stdin=terminal) as (process, _, _):
+            os.killpg(process.pid, signal.SIGINT)
+            time.sleep(1.5)
+            assert process.poll() is None, "一次 Ctrl-C 先询问"
+            os.killpg(process.pid, signal.SIGINT)
+            rest = process.stdout.read()
+            assert process.wait(timeout=30) == 0
+            assert "Traceback" not in rest, rest
+    finally:
+        os.close(keyboard)
+        os.close(terminal)
