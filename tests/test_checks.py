@@ -561,6 +561,7 @@ def test_judge_replaces_the_comparison():
     )  # fmt: skip
     assert message(exercise, lambda text, size: list(text)) == "通过：1 组输入全部符合要求。"
     assert "第 0 块有 5 个字" in message(exercise, lambda text, size: [text])
+    assert grade_exercise(exercise, lambda text, size: [text]).hint == "第 0 块有 5 个字。"
     assert "拼回去不等于原文" in message(exercise, lambda text, size: [text[:2]])
 
 

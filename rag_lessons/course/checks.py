@@ -357,8 +357,9 @@ def _grade_value(exercise: Exercise, value: Any) -> Result:
             problem = f"你的答案 {show(value)} {'偏小' if number < low else '偏大'}了。"
     if not problem:
         return Result(True, "\n".join(filter(None, [f"通过：{show(value)}。", exercise.follow_up])))
-    hint = _value_hint(exercise, value) or found.hint
-    return Result(False, "\n".join(filter(None, [f"还不对：{problem}", hint and f"  {hint}"])), hint)
+    hint = _value_hint(exercise, value) or ("" if exercise.judge else found.hint)
+    message = "\n".join(filter(None, [f"还不对：{problem}", hint and f"  {hint}"]))
+    return Result(False, message, hint or (problem if exercise.judge else ""))
 
 
 def _value_hint(exercise: Exercise, value: Any) -> str:
@@ -410,7 +411,8 @@ def _grade_function(exercise: Exercise, attempt: Any) -> Result:
     else:
         head += f"：{len(cases)} 组输入里有 {len(bad)} 组不对，先看「{cases[i].label}」。"
     lines = [head, f"  输入：{_show_input(exercise, cases[i])}", f"  {verdicts[i].problem}", hint and f"  {hint}"]
-    return Result(False, "\n".join(filter(None, lines)), hint)
+    judged = exercise.judge is not None and verdicts[i].kind == "value"  # judge 的那句话本身就是提示
+    return Result(False, "\n".join(filter(None, lines)), hint or (verdicts[i].problem if judged else ""))
 
 
 def _name_of(function: Any) -> str:
