@@ -204,6 +204,7 @@ def execute(nb: NotebookNode, folder: Path, seconds: int = CELL_SECONDS) -> str:
         resources={"metadata": {"path": str(folder)}},
         coalesce_streams=True,
         record_timing=False,
+        extra_arguments=["--IPKernelApp.log_level=40"],  # 启动时的提醒与课程无关
     )
     try:
         client.execute()
