@@ -366,7 +366,7 @@ def test_token_vectors_are_the_columns_of_the_forward_pass(embedder):
 
 def test_constructing_reads_nothing(tmp_path):
     code = "import sys, rag_lessons.embedding.e5 as e; e.E5Embedder(); print(e._load.cache_info().currsize)"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, encoding="utf-8")
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, encoding="utf-8")
     assert shown.stdout.split() == ["0"]
 
 
@@ -498,7 +498,7 @@ def test_memory_stays_bounded(e5_file):
     code = (
         "import sys; from rag_lessons.embedding.e5 import E5Embedder\n"
         "E5Embedder(sys.argv[1]).embed_documents([f'第 {i} 条' for i in range(600)] + ['安全阀' * 900])\n"
-        "print(*[line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')])"
+        "print(*[line.split()[1] for line in open('/proc/self/status', encoding='utf-8') if line.startswith('VmHWM')])"
     )
-    shown = subprocess.run([sys.executable, "-c", code, str(e5_file)], capture_output=True, text=True, check=True)
+    shown = subprocess.run([sys.executable, "-c", code, str(e5_file)], capture_output=True, check=True, encoding="utf-8")
     assert int(shown.stdout) / 1024 < 300
