@@ -35,6 +35,7 @@ _HOMES = {
     "get_embedder": "embedding",
     "VectorIndex": "index",
     "below": "retrieval",
+    "normalize_length": "retrieval",
     "build_prompt": "prompting",
     "parse_citations": "prompting",
     "ExtractiveGenerator": "generation",
