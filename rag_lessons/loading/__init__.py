@@ -1,20 +1,26 @@
 """路径 → Document。
 
-编码不靠猜：统计式的检测器在短文本上会认错（只有“你好”两个字的 GBK 文件就够了）。
-这里按固定次序严格试：UTF-8（可带 BOM）→ 带 BOM 的 UTF-16 → GB18030；都不成立就请你写明 ``encoding=``。
+按后缀挑读取器：``.html`` ``.pdf`` ``.docx`` 各有各的，其余当纯文本。每个读取器都是一个函数：
+``(路径, encoding) → Content``；读不了就抛出 RagLessonsError，这里补上是哪份文件。
 """
 
 from __future__ import annotations
 
-import codecs
 import os
 import unicodedata
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 
+from rag_lessons.loading.clean import map_radicals
+from rag_lessons.loading.html import read_html
+from rag_lessons.loading.pdf import read_pdf
+from rag_lessons.loading.text import Content, decode, read_text
+from rag_lessons.loading.word import read_word
 from rag_lessons.types import Document, RagLessonsError, RagLessonsWarning
+
+__all__ = ["decode", "is_junk", "load_document", "load_folder"]
 
 # 工具和系统留下的东西，从来不是资料
 JUNK_FOLDERS = frozenset({"__pycache__", "node_modules", "__MACOSX", "venv"})
@@ -22,61 +28,38 @@ JUNK_FILES = frozenset({"Thumbs.db", "desktop.ini"})
 JUNK_PREFIXES = (".", "~$")                     # .git、.DS_Store、.ipynb_checkpoints；Office 的锁文件
 JUNK_SUFFIXES = (".pyc", ".pyo", ".swp", ".tmp", "~")
 
-# 读文本的上限；一份手写资料到不了这个大小，日志和数据库转储会
+# 一份文件的上限；一份手写资料到不了这个大小，日志和数据库转储会
 MAX_BYTES = 64 * 1024 * 1024
 
-# 这些格式里装的不是纯文本，要等专门的读取器
-BINARY_FORMATS = {".pdf": "PDF", ".docx": "Word", ".doc": "Word", ".xlsx": "Excel", ".pptx": "PowerPoint"}
-
-
-def decode(data: bytes, encoding: str | None = None) -> str:
-    """字节 → 文字。
-
-    参数
-    ----
-    data : 文件的全部字节。
-    encoding : 写明时只用它，严格解码；不写时依次试 utf-8-sig、带 BOM 的 UTF-16、gb18030。
-
-    解不开时抛出 RagLessonsError。
-
-    >>> decode("标题：缓存".encode("gbk"))
-    '标题：缓存'
-    >>> decode("甲".encode("utf-16"))
-    '甲'
-    """
-    if encoding is not None:
-        try:
-            return data.decode(encoding)
-        except LookupError:
-            raise RagLessonsError(f"没有叫 {encoding!r} 的编码；常用的是 utf-8、gb18030、utf-16、big5。") from None
-        except UnicodeError as error:
-            raise RagLessonsError(f"不是 {encoding} 编码（第 {getattr(error, 'start', 0)} 个字节起解不开）；请换一个 encoding=。") from None
-    wide_bom = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    candidates = ("utf-16",) if wide_bom else ("utf-8-sig", "gb18030")
-    for candidate in candidates:
-        try:
-            text = data.decode(candidate)
-        except UnicodeError:
-            continue
-        if "\0" not in text:
-            return text
-    if b"\0" in data:
-        raise RagLessonsError("含有零字节，像是二进制文件，不是文本；请先转成文本，或用 patterns= 排除它。")
-    raise RagLessonsError("不是 UTF-8、UTF-16（带 BOM）或 GB18030；请写明编码，例如 load_document(path, encoding='big5')。")
+READERS: dict[str, Callable[[Path, str | None], Content]] = {
+    ".html": read_html, ".htm": read_html, ".xhtml": read_html, ".pdf": read_pdf, ".docx": read_word,
+}  # fmt: skip
+# 认得、但不读的格式，和该怎么办
+OTHER_FORMATS = {
+    ".doc": ("老的 Word", "用 Word 或 WPS 另存为 .docx"), ".wps": ("WPS 文字", "用 WPS 另存为 .docx"),
+    ".docm": ("带宏的 Word", "另存为 .docx"), ".rtf": ("RTF", "另存为 .docx"), ".odt": ("ODT", "另存为 .docx"),
+    ".xls": ("Excel", "另存为 CSV"), ".xlsx": ("Excel", "另存为 CSV"), ".et": ("WPS 表格", "另存为 CSV"),
+    ".ppt": ("PowerPoint", "导出为 PDF"), ".pptx": ("PowerPoint", "导出为 PDF"), ".epub": ("EPUB", "转成 HTML"),
+    ".mht": ("单文件网页", "另存为 .html"), ".mhtml": ("单文件网页", "另存为 .html"),
+}  # fmt: skip
 
 
 def load_document(path: str | os.PathLike[str], *, encoding: str | None = None) -> Document:
-    """读一份文件。``source`` 是文件名；要相对文件夹的路径请用 load_folder。
+    """读一份文件：纯文本、HTML、PDF、Word（.docx）。``source`` 是文件名；要相对文件夹的路径请用 load_folder。
 
     参数
     ----
     path : 文件路径。
-    encoding : 见 ``decode``。
+    encoding : 文本和网页的编码；不写时按固定次序严格试，见 ``rag_lessons.loading.text``。PDF 和 Word 用不到它。
+
+    返回的 ``text`` 已经清理过：部首区的字换成普通汉字；PDF 去了页眉页脚、理顺了双栏、接上了断行。
+    ``metadata`` 里，网页和 Word 有 ``title``，PDF 有 ``page_starts``（每一页从第几个字开始）。
 
     文件不存在时抛出 FileNotFoundError；读不成文字时抛出 RagLessonsError，错误里写明是哪份文件。
+    PDF 里有几页是空白或乱码时，给一条 RagLessonsWarning，那几页不读。
     """
     path = Path(path)
-    return _load(path, path.name, encoding)
+    return _load(path, readable_name(path.name), encoding)
 
 
 def _load(path: Path, source: str, encoding: str | None = None) -> Document:
@@ -84,18 +67,45 @@ def _load(path: Path, source: str, encoding: str | None = None) -> Document:
         raise RagLessonsError(f"{source} 是文件夹；读整个文件夹请用 load_folder。")
     if not path.exists():
         raise FileNotFoundError(f"找不到文件 {path}；请检查路径，相对路径是从当前文件夹 {Path.cwd()} 算起的。")
-    if path.suffix.lower() in BINARY_FORMATS:
-        raise RagLessonsError(f"{source} 是 {BINARY_FORMATS[path.suffix.lower()]} 文件，还不能直接读；请先另存为文本。")
     try:
+        if not path.is_file():
+            raise RagLessonsError("不是普通文件（可能是管道或设备），没有内容可读。")
+        suffix = path.suffix.lower()
+        if suffix in OTHER_FORMATS:
+            kind, cure = OTHER_FORMATS[suffix]
+            raise RagLessonsError(f"是 {kind} 文件，不能直接读；请先{cure}。")
         size = path.stat().st_size
         if size > MAX_BYTES:
-            raise RagLessonsError(f"{source} 有 {size / 2**20:.0f} MB，超过上限 {MAX_BYTES / 2**20:.0f} MB；请先拆小。")
-        text = decode(path.read_bytes(), encoding)
+            raise RagLessonsError(f"有 {size / 2**20:.0f} MB，超过上限 {MAX_BYTES / 2**20:.0f} MB；请先拆小。")
+        content = READERS.get(suffix, read_text)(path, encoding)
     except OSError as error:
         raise RagLessonsError(f"{source} 读不出来（{error.strerror or error}）；请检查权限或文件是否还在。") from None
     except RagLessonsError as error:
-        raise RagLessonsError(f"{source}：{error}" if source not in str(error) else str(error)) from None
-    return Document(source, text)
+        raise RagLessonsError(f"{source}：{error}") from None
+    if content.problem:
+        warnings.warn(f"{source}：{content.problem}", RagLessonsWarning, stacklevel=3)
+    return Document(source, map_radicals(content.text), content.metadata)
+
+
+def readable_name(name: str) -> str:
+    """文件名写成能显示、能存盘的样子。
+
+    中文 Windows 打的 zip，在 Linux 上解开后文件名是 GBK 字节，Python 用代用码位表示；这里还原成汉字。
+
+    >>> readable_name("测试.txt")
+    '测试.txt'
+    """
+    try:
+        name.encode("utf-8")
+        return name
+    except UnicodeError:
+        raw = os.fsencode(name) if os.name != "nt" else name.encode("utf-8", "replace")
+    for encoding in ("gb18030", "utf-8"):
+        try:
+            return raw.decode(encoding)
+        except UnicodeError:
+            continue
+    return raw.decode("utf-8", "replace")
 
 
 def is_junk(name: str) -> bool:
@@ -141,7 +151,7 @@ def load_folder(
     wanted = [patterns] if isinstance(patterns, str) else list(patterns) if patterns is not None else None
     documents = []
     for file in _walk(folder):
-        source = unicodedata.normalize("NFC", file.relative_to(folder).as_posix())
+        source = unicodedata.normalize("NFC", readable_name(file.relative_to(folder).as_posix()))
         name = PurePosixPath(source).name
         if wanted is not None and not any(fnmatch(source if "/" in p else name, p) for p in wanted):
             continue
