@@ -6,17 +6,20 @@ import subprocess
 import sys
 import warnings
 
-import matplotlib as mpl
 import numpy as np
 import pytest
 
-mpl.use("agg")
-
-import matplotlib.pyplot as plt
-from matplotlib import font_manager
-
 from rag_lessons.course import plotting
 from rag_lessons.types import RagLessonsError
+
+plotting.use_style()  # 先于 pyplot：它挡住 matplotlib 自己的 EncodingWarning
+
+import matplotlib as mpl  # noqa: E402
+
+mpl.use("agg")
+
+import matplotlib.pyplot as plt  # noqa: E402
+from matplotlib import font_manager  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -70,14 +73,14 @@ def test_style_twice_is_style_once():
 
 def test_zhplot_itself_is_not_imported():
     code = "from rag_lessons.course import plotting; plotting.use_style(); import sys; print('zhplot' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8").stdout == "False\n"
 
 
 def test_a_fresh_machine_leaves_nothing_on_stderr(tmp_path):
     (tmp_path / "file").write_text("", encoding="utf-8")
     code = "from rag_lessons.course import plotting; plotting.use_style(); import logging; print(logging.getLogger('matplotlib').level)"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True,
+        [sys.executable, "-c", code], capture_output=True, encoding="utf-8",
         env={**os.environ, "MPLCONFIGDIR": str(tmp_path / "file" / "nowhere")},
     )  # fmt: skip
     assert (done.stdout, done.stderr) == ("0\n", "")

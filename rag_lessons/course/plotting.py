@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,15 +66,18 @@ def font_path() -> Path:
 
 def use_style() -> None:
     """登记中文字体并设好 matplotlib 的默认样式。重复调用没有副作用。"""
-    # 新机器上头一次导入会在 stderr 说「正在建字体缓存」「换了临时文件夹」，不该留在 notebook 的输出里
+    # 新机器上头一次导入会在 stderr 说「正在建字体缓存」「换了临时文件夹」，不该留在 notebook 的输出里；
+    # matplotlib 自己读写字体缓存时没写 encoding，把 EncodingWarning 当错误时会卡在那里
     logger = logging.getLogger("matplotlib")
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        import matplotlib as mpl
-        from cycler import cycler
-        from matplotlib import font_manager
-        from matplotlib.ft2font import FT2Font
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", EncodingWarning)
+            import matplotlib as mpl
+            from cycler import cycler
+            from matplotlib import font_manager
+            from matplotlib.ft2font import FT2Font
     finally:
         logger.setLevel(level)
 
