@@ -33,6 +33,8 @@ MAX_PAGES = 3000
 MAX_STREAM = 16 * 1024 * 1024       # 一个流解压后
 MAX_PAGE_OPERATIONS = 300_000       # 一页的绘图指令；一页密密麻麻的字不到一万条
 MAX_OPERATIONS = 6_000_000          # 全份
+MAX_BYTES = 512 * 1024 * 1024       # 全份的内容流解压后
+KEEP_BYTES = 32 * 1024 * 1024       # pypdf 记着解压过的流；攒到这么多就放掉
 MAX_CMAP = 4 * 1024 * 1024          # 一个字体的编码表
 MAX_FONTS = 2000
 MAX_FORM_DEPTH = 8
@@ -53,6 +55,8 @@ def read_pdf(path: Path, encoding: str | None = None) -> Content:
         if b"%PDF-" not in file.read(1024):
             raise RagLessonsError("不是 PDF，或者已损坏：开头没有 PDF 的标记；请重新下载或导出。")
         file.seek(0)
+        from pypdf.errors import DependencyError
+
         try:
             reader = open_reader(file)
             count = len(reader.pages)
@@ -61,6 +65,8 @@ def read_pdf(path: Path, encoding: str | None = None) -> Content:
             pages, problems = read_pages(reader, path.name)
         except RagLessonsError:
             raise
+        except DependencyError:         # AES 加密，要另装密码学的库才解得开
+            raise RagLessonsError(ENCRYPTED) from None
         except Exception as error:      # 坏文件能在 pypdf 里的任何一处出错
             raise RagLessonsError(f"打不开，可能已损坏或没下载完（{type(error).__name__}）；请重新下载，或用阅读器另存一份。") from None
     text, starts = compose(pages)
@@ -82,43 +88,45 @@ def quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
+ENCRYPTED = "加了密；请用阅读器打开，去掉密码，另存一份（打印成 PDF 也可以）。"
+
+
 def open_reader(file: Any) -> Any:
     """PdfReader；有密码打不开的说清楚。只限制打印、复制的（空密码）照读。"""
     from pypdf import PdfReader
-    from pypdf.errors import DependencyError
 
     reader = PdfReader(file)
-    if reader.is_encrypted:
-        try:
-            opened = bool(reader.decrypt(""))
-        except (DependencyError, NotImplementedError):
-            opened = False
-        if not opened:
-            raise RagLessonsError("加了密；请用阅读器打开，去掉密码，另存一份（打印成 PDF 也可以）。")
+    if reader.is_encrypted and not reader.decrypt(""):
+        raise RagLessonsError(ENCRYPTED)
     return reader
 
 
 def read_pages(reader: Any, name: str) -> tuple[list[list[Line]], dict[str, list[int]]]:
     """每一页按阅读次序的各行，和读不了的页：{毛病: [页码]}。"""
+    from pypdf.errors import DependencyError, LimitReachedError
+
     fonts = Fonts(reader)
     drawn: list[list[Run]] = []
     problems: dict[str, list[int]] = defaultdict(list)
-    spent = 0
+    operations = size = kept = 0
     for number, page in enumerate(progress(reader.pages, label=f"读 {name}"), 1):
+        painter = Painter(page, reader, fonts)
+        runs: list[Run] = []
         try:
-            painter = Painter(page, reader, fonts)
-            drawn.append(painter.run())
-            spent += painter.operations
-        except RagLessonsError:
+            runs = painter.run()
+        except (RagLessonsError, DependencyError):
             raise
-        except PageError:
+        except (PageError, LimitReachedError):
             problems["太复杂"].append(number)
-            drawn.append([])
         except Exception:               # 一页坏了，别的页照常
             problems["已损坏"].append(number)
-            drawn.append([])
-        if spent > MAX_OPERATIONS:
-            raise RagLessonsError(f"读到第 {number} 页就有 {spent} 条绘图指令，超过上限；请拆成几份，或检查文件是否正常。")
+        drawn.append(runs)
+        operations, size, kept = operations + painter.operations, size + painter.size, kept + painter.size
+        if operations > MAX_OPERATIONS or size > MAX_BYTES:
+            raise RagLessonsError(f"内容太多，读到第 {number} 页就超过了上限；请拆成几份，或检查文件是否正常。")
+        if kept > KEEP_BYTES:
+            reader.resolved_objects.clear()
+            kept = 0
     fonts.decode()
     pages = [lines_of([run.decoded() for run in runs]) for runs in drawn]
     broken = {number for numbers in problems.values() for number in numbers}
@@ -364,7 +372,7 @@ class Painter:
         self.line: Matrix = IDENTITY            # 行首
         self.pen = 0.0                          # 从行首往右走了多远
         self.marks: list[bool] = []             # 标记内容：是不是页眉页脚之类
-        self.operations = 0
+        self.operations = self.size = 0
         self.parsed: dict[int, list[Any]] = {}
 
     def run(self) -> list[Run]:
@@ -390,7 +398,9 @@ class Painter:
         resources = resources.get_object() if resources is not None else {}
         if id(content) not in self.parsed:
             stream = ContentStream(content, self.reader, "bytes")
-            has_text = re.search(rb"Tj|TJ|Do|['\"]", stream.get_data())
+            data = stream.get_data()
+            self.size += len(data)
+            has_text = re.search(rb"Tj|TJ|Do|['\"]", data)
             self.parsed[id(content)] = stream.operations if has_text else []
         for operands, operator in self.parsed[id(content)]:
             self.operations += 1
