@@ -555,9 +555,10 @@ def test(wheelhouse: Path | None) -> int:
             seconds = time.monotonic() - tick
             ok = ok and code == 0
             result = "通过" if code == 0 else "失败"
-            report = temp / ("unit.xml" if name == "pytest" else f"{name}.xml")
-            if report.exists():
-                numbers = count(report)
+            if name != "ruff check":
+                numbers = count(temp / ("unit.xml" if name == "pytest" else "nbval.xml"))
+                if code != 0 and not numbers["failed"]:
+                    numbers["failed"] = 1  # 没跑到底：报告不全也算一个失败
                 totals = {key: totals[key] + numbers[key] for key in totals}
                 result += f"：{numbers['passed']} passed, {numbers['failed']} failed, {numbers['skipped']} skipped"
             rows.append((f"{title}（{name}）", result, f"{seconds:.0f}"))
@@ -662,5 +663,7 @@ if __name__ == "__main__":
         sys.exit(main(sys.argv[1:]))
     except StartError as error:
         sys.exit(f"\n{error}")
+    except OSError as error:
+        sys.exit(f"\n读写文件没有成功：{error}。请看看这个文件夹是否可写、磁盘是否已满，再运行一次。")
     except KeyboardInterrupt:
         sys.exit("\n已停止。再运行一次 start.py 会接着做。")

@@ -284,6 +284,16 @@ def test_mistyped_command_gets_one_sentence(arguments: list[str]) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_read_only_folder_gets_one_sentence(tmp_path: Path) -> None:
+    root = copy_repo(tmp_path / "仓库")
+    (root / "my").write_text("这里本来该是文件夹", encoding="utf-8")
+    stem = next((root / "notebooks").glob("*.ipynb")).stem
+    done = subprocess.run(
+        [sys.executable, "start.py", "fresh", stem], cwd=root, env=clean_env(), capture_output=True, encoding="utf-8"
+    )
+    assert done.returncode == 1 and "是否可写" in done.stderr and "Traceback" not in done.stderr
+
+
 # ---------------------------------------------------------------- 打开
 
 
