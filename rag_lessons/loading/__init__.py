@@ -36,10 +36,10 @@ READERS: dict[str, Callable[[Path, str | None], Content]] = {
 }  # fmt: skip
 # 认得、但不读的格式，和该怎么办
 OTHER_FORMATS = {
-    ".doc": ("老的 Word", "用 Word 或 WPS 另存为 .docx"), ".wps": ("WPS 文字", "用 WPS 另存为 .docx"),
-    ".docm": ("带宏的 Word", "另存为 .docx"), ".rtf": ("RTF", "另存为 .docx"), ".odt": ("ODT", "另存为 .docx"),
-    ".xls": ("Excel", "另存为 CSV"), ".xlsx": ("Excel", "另存为 CSV"), ".et": ("WPS 表格", "另存为 CSV"),
-    ".ppt": ("PowerPoint", "导出为 PDF"), ".pptx": ("PowerPoint", "导出为 PDF"), ".epub": ("EPUB", "转成 HTML"),
+    ".doc": ("老的 Word ", "用 Word 或 WPS 另存为 .docx"), ".wps": ("WPS 文字", "用 WPS 另存为 .docx"),
+    ".docm": ("带宏的 Word ", "另存为 .docx"), ".rtf": (" RTF ", "另存为 .docx"), ".odt": (" ODT ", "另存为 .docx"),
+    ".xls": (" Excel ", "另存为 CSV"), ".xlsx": (" Excel ", "另存为 CSV"), ".et": ("WPS 表格", "另存为 CSV"),
+    ".ppt": (" PowerPoint ", "导出为 PDF"), ".pptx": (" PowerPoint ", "导出为 PDF"), ".epub": (" EPUB ", "转成 HTML"),
     ".mht": ("单文件网页", "另存为 .html"), ".mhtml": ("单文件网页", "另存为 .html"),
 }  # fmt: skip
 
@@ -73,7 +73,7 @@ def _load(path: Path, source: str, encoding: str | None = None) -> Document:
         suffix = path.suffix.lower()
         if suffix in OTHER_FORMATS:
             kind, cure = OTHER_FORMATS[suffix]
-            raise RagLessonsError(f"是 {kind} 文件，不能直接读；请先{cure}。")
+            raise RagLessonsError(f"是{kind}文件，不能直接读；请先{cure}。")
         size = path.stat().st_size
         if size > MAX_BYTES:
             raise RagLessonsError(f"有 {size / 2**20:.0f} MB，超过上限 {MAX_BYTES / 2**20:.0f} MB；请先拆小。")

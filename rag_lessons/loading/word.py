@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -58,16 +59,19 @@ def check_package(path: Path) -> None:
     try:
         with zipfile.ZipFile(path) as package:
             entries = package.infolist()
-    except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+            total = sum(entry.file_size for entry in entries)
+            largest = max((e.file_size for e in entries if e.filename.lower().endswith((".xml", ".rels"))), default=0)
+            if len(entries) > MAX_ENTRIES or total > MAX_UNPACKED or largest > MAX_XML:
+                raise RagLessonsError(
+                    f"解开后有 {total / 2**20:.0f} MB、{len(entries)} 个部件，超过上限；请拆成几份，或检查它是不是压缩包炸弹。"
+                )
+            broken = package.testzip()      # 一小段一小段地解：目录里的大小可能是假的
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
+        if isinstance(error, RagLessonsError):
+            raise
         raise RagLessonsError(f"不是有效的 .docx，可能已损坏或没下载完（{error}）；请用 Word 打开，另存一次。") from None
-    total = sum(entry.file_size for entry in entries)
-    largest = max((e.file_size for e in entries if e.filename.lower().endswith((".xml", ".rels"))), default=0)
-    if len(entries) > MAX_ENTRIES or total > MAX_UNPACKED or largest > MAX_XML:
-        raise RagLessonsError(
-            f"解开后有 {total / 2**20:.0f} MB、{len(entries)} 个部件，超过上限；请拆成几份，或检查它是不是压缩包炸弹。"
-        )
-    if any(entry.flag_bits & 1 for entry in entries):
-        raise RagLessonsError("压缩包加了密码；请去掉密码再读。")
+    if broken is not None:
+        raise RagLessonsError(f"已损坏：其中的 {broken} 校验不对；请重新下载，或用 Word 打开另存一次。")
 
 
 class _Reader:
