@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rag_lessons.loading.clean import CJK
-from rag_lessons.loading.markdown import Cell, fence, heading, plain_line, spread, table
+from rag_lessons.loading.markdown import Cell, fence, header_rows, heading, plain_line, spread, table
 from rag_lessons.loading.text import Content, decode
 from rag_lessons.types import RagLessonsError
 
@@ -276,12 +276,12 @@ def table_text(node: Any) -> str:
         if not line or not (row.parent.name == "thead" or all(cell.name == "th" for cell in line)):
             break
         headers += 1
-    grid = spread([
+    grid = [
         [Cell(inline_text(cell), _number(cell.get("rowspan"), 1) or len(rows), _number(cell.get("colspan"), 1)) for cell in line]
         for line in cells
-    ])
+    ]
     above = [plain_line(" ".join(tidy(caption.get_text())))] if caption is not None and caption.get_text(strip=True) else []
-    return "\n\n".join([*above, table(grid, headers)])
+    return "\n\n".join([*above, table(spread(grid), headers or header_rows(grid))])
 
 
 def read_html(path: Path, encoding: str | None = None) -> Content:

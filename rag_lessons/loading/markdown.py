@@ -85,6 +85,17 @@ class Cell(NamedTuple):
     across: int = 1
 
 
+def header_rows(rows: Sequence[Sequence[Cell]]) -> int:
+    """没有标明的表头有几行：第一行既有往右合并的、又有往下合并的格子，就是几行的表头；否则一行。
+
+    >>> header_rows([[Cell("职级", down=2), Cell("费用", across=2)], [Cell("交通"), Cell("住宿")]])
+    2
+    """
+    first = next((i for i, row in enumerate(rows) if len(row) > 1), 0)
+    row = rows[first] if rows else []
+    return first + (max((cell.down for cell in row), default=1) if any(cell.across > 1 for cell in row) else 1)
+
+
 def spread(rows: Sequence[Sequence[Cell]]) -> list[list[str]]:
     """展开合并格：占到的每一格都填上同样的值；一格横跨整行的，那一行只有一格。
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rag_lessons.loading.clean import strip_invisible
-from rag_lessons.loading.markdown import Cell, heading, plain_line, spread, table
+from rag_lessons.loading.markdown import Cell, header_rows, heading, plain_line, spread, table
 from rag_lessons.loading.text import Content
 from rag_lessons.types import RagLessonsError
 
@@ -163,24 +163,29 @@ class _Reader:
             for cell in (c for line in cells for c in line):        # 拿来排版的表：里面的东西照常走
                 self.blocks(cell)
             return
-        above: dict[int, str] = {}                                  # 列 → 上面那格的文字
-        grid = []
+        grid: list[list[Cell]] = []
+        origin: dict[int, tuple[int, int]] = {}                     # 列 → 往下合并的格子从哪里开始
         for row, line in zip(rows, cells, strict=True):
             before = _number(row.find(f"{W}trPr/{W}gridBefore"), 0)
             out = [Cell("", across=before)] if before else []
+            grid.append(out)
             column = before
             for cell in line:
                 across = max(1, _number(cell.find(f"{W}tcPr/{W}gridSpan"), 1))
                 merge = cell.find(f"{W}tcPr/{W}vMerge")
-                continued = merge is not None and merge.get(W + "val", "continue") == "continue"
-                text = above.get(column, "") if continued else self.cell(cell)
-                above[column] = text
-                out.append(Cell(text, across=across))
+                if merge is not None and merge.get(W + "val", "continue") == "continue" and column in origin:
+                    y, x = origin[column]
+                    grid[y][x] = grid[y][x]._replace(down=grid[y][x].down + 1)
+                else:
+                    if merge is None:
+                        origin.pop(column, None)
+                    else:
+                        origin[column] = (len(grid) - 1, len(out))
+                    out.append(Cell(self.cell(cell), across=across))
                 column += across
-            grid.append(out)
         marked = [row.find(f"{W}trPr/{W}tblHeader") is not None for row in rows]
-        headers = marked.index(False) if False in marked else 1
-        if text := table(spread(grid), headers):
+        headers = marked.index(False) if False in marked else 0
+        if text := table(spread(grid), headers or header_rows(grid)):
             self.parts.append((text, False))
 
     def cell(self, node: Any) -> str:
