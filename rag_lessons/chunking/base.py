@@ -21,14 +21,14 @@ def check_size(size: int, overlap: int = 0) -> None:
 
 
 class Cutter:
-    """从一份文档里按位置造块。行号表和页码表只算一次。
+    """从一份文档里按位置造块。从前往后造时，行号接着上一块往下数，全文只数一遍。
 
     ``document.metadata["page_starts"]``（每页在 text 里的起点，有则递增）会变成块的页码。
     """
 
     def __init__(self, document: Document) -> None:
         self.document = document
-        self._lines = [0, *newline_ends(document.text)]
+        self._counted, self._line = 0, 1                # 数到了哪个位置、那里是第几行
         self._pages = list(document.metadata.get("page_starts", ()))
 
     def cut(
@@ -40,8 +40,12 @@ class Cutter:
             metadata["page"] = max(1, bisect_right(self._pages, start))
         if embedding_text is not None:
             metadata["embedding_text"] = embedding_text
-        text = self.document.text[start:end]
-        return Chunk(text, self.document.source, start, end, bisect_right(self._lines, start), headings, metadata)
+        text = self.document.text
+        if start < self._counted:
+            self._counted, self._line = 0, 1
+        self._line += text.count("\n", self._counted, start)
+        self._counted = start
+        return Chunk(text[start:end], self.document.source, start, end, self._line, headings, metadata)
 
 
 def make_chunks(document: Document, spans: Iterable[tuple[int, int]]) -> list[Chunk]:
@@ -57,13 +61,11 @@ def newline_ends(text: str) -> list[int]:
 
 def trim(text: str, start: int, end: int) -> tuple[int, int]:
     """去掉一段首尾的空白；首行的缩进留着。"""
-    while end > start and text[end - 1].isspace():
-        end -= 1
-    first = start
-    while first < end and text[first].isspace():
-        if text[first] == "\n":
-            start = first + 1
-        first += 1
+    if end > start and text[end - 1].isspace():
+        end = start + len(text[start:end].rstrip())
+    if start < end and text[start].isspace():
+        first = end - len(text[start:end].lstrip())
+        start = text.rfind("\n", start, first) + 1 or start
     return start, end
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import re
 from bisect import bisect_left
 
 import numpy as np
 
 from rag_lessons.chunking.base import check_size, make_chunks, no_nesting, trim
-from rag_lessons.chunking.recursive import BREAKS, SENTENCE_LEVELS, recursive_spans
+from rag_lessons.chunking.recursive import recursive_spans
 from rag_lessons.embedding.base import Embedder
 from rag_lessons.types import Chunk, Document, is_blank
 
+# 句界：空行、换行、句末标点（连同后面的引号、括号）
+SENTENCE_END = re.compile(r"\n\s*|[。！？!?…]+[」』”’）》】)]*|\.(?=\s)")
 WINDOW = 2              # 断点两边各看几句
 DRIFT_QUANTILE = 0.8    # 距离排在前两成的断点算转折
 MIN_SHARE = 6           # 一块至少有块长的六分之一，免得切碎
@@ -23,7 +26,7 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
     >>> sentence_spans("今天下雨。明天晴。\\n")
     [(0, 5), (5, 10)]
     """
-    cuts = sorted({m.end() for pattern in BREAKS[:SENTENCE_LEVELS] for m in pattern.finditer(text)} | {0, len(text)})
+    cuts = sorted({m.end() for m in SENTENCE_END.finditer(text)} | {0, len(text)})
     spans: list[tuple[int, int]] = []
     for a, b in itertools.pairwise(cuts):
         if spans and is_blank(text[a:b]):

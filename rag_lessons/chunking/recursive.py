@@ -3,61 +3,85 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
 
 from rag_lessons.chunking.base import check_size, make_chunks, no_nesting, trim
 from rag_lessons.types import Chunk, Document
 
-CLOSERS = "」』”’）》】〉)]}"
-# 不能放在一块开头的字：它们属于前一句
-NO_START = frozenset("。！？；，、：…!?;,:.%" + CLOSERS)
-# 可以切开的地方，从最自然的到最勉强的；每一处都切在匹配的末尾
-BREAKS = (
-    re.compile(r"\n[^\S\n]*\n\s*"),                                        # 空行
-    re.compile(r"\n"),                                                      # 换行
-    re.compile(rf"[。！？!?…]+[{re.escape(CLOSERS)}]*|\.(?=\s)"),            # 句末
-    re.compile(rf"[；;，,、：:]+[{re.escape(CLOSERS)}]*"),                     # 分句
-    re.compile(r"[^\S\n]+"),                                               # 空格
-)
-SENTENCE_LEVELS = 3     # 前三级断点之后是一句话的开头
+SENTENCE_MARKS = "。！？!?…"
+CLAUSE_MARKS = "；;，,、：:"
+# 不能放在一块开头的字：它们属于前一句。后半是西文的，只在一行中间才算
+NO_START_HAN = frozenset("。！？；，、：…」』”’）》】〉")
+NO_START = NO_START_HAN | frozenset("!?;,:.)]}")
+
+SENTENCE_END = re.compile(rf"[{SENTENCE_MARKS}\n]|\.(?=\s)")
+CLAUSE_END = re.compile(rf"[{CLAUSE_MARKS}\s]")
 
 
-def recursive_spans(text: str, size: int, overlap: int) -> list[tuple[int, int]]:
-    """chunk_recursive 的切法：每块在最长 size 的窗口里，挑级别最高、位置最靠后的断点。"""
-    levels = [[match.end() for match in pattern.finditer(text)] for pattern in BREAKS]
-    spans: list[tuple[int, int]] = []
-    start, cut, length = 0, 0, len(text)
-    while cut < length:
-        low = max(cut + 1, start + max(1, size // 3))       # 再靠前就成碎块了
-        high = start + size
-        cut = length if length <= high else _best_break(text, levels, low, high)
-        spans.append((start, cut))
-        start = _overlap_start(text, levels, start, cut, overlap) if overlap else cut
-    return spans
+def _settle(text: str, cut: int, limit: int, banned: frozenset[str] = NO_START) -> int:
+    """把断点往后挪过不能开头的字；挪过了 limit 就是 -1。"""
+    while cut <= limit and cut < len(text) and text[cut] in banned:
+        cut += 1
+    return cut if cut <= limit else -1
 
 
-def _best_break(text: str, levels: list[list[int]], low: int, high: int) -> int:
-    """[low, high] 里级别最高的断点中最靠后的一个；一个也没有就切在 high，但不让标点落到下一块开头。"""
-    for ends in levels:
-        i = bisect_right(ends, high) - 1
-        if i >= 0 and ends[i] >= low:
-            return ends[i]
+def _last(text: str, marks: str, low: int, high: int) -> int:
+    """[low, high] 里最靠后的、紧跟在 marks 某个字之后的断点；没有就是 -1。"""
+    while True:
+        found = max([text.rfind(mark, low - 1, high) for mark in marks]) + 1
+        if found < low:
+            return -1
+        cut = _settle(text, found, high)
+        if cut >= 0:
+            return cut
+        high = found - 1                    # 挪过了头，再往前找
+
+
+def _best_break(text: str, low: int, high: int) -> int:
+    """[low, high] 里最自然的断点：空行、换行、句末、分句、空格依次试，同级取最靠后的；都没有就硬切在 high。"""
+    for mark in ("\n\n", "\n"):
+        found = text.rfind(mark, low - len(mark), high)
+        if found >= 0:
+            cut = _settle(text, found + len(mark), high, NO_START_HAN)
+            if cut >= 0:
+                return cut
+    cut = max(_last(text, SENTENCE_MARKS, low, high), text.rfind(". ", low - 1, high) + 1)
+    if cut < low:
+        cut = _last(text, CLAUSE_MARKS, low, high)
+    if cut < low:
+        cut = _last(text, " \u3000\t", low, high)
+    if cut >= low:
+        return cut
     cut = high
     while cut > low and text[cut] in NO_START:
         cut -= 1
     return cut if text[cut] not in NO_START else high
 
 
-def _overlap_start(text: str, levels: list[list[int]], start: int, cut: int, overlap: int) -> int:
+def _overlap_start(text: str, start: int, cut: int, overlap: int) -> int:
     """下一块的起点：从 cut 往回不超过 overlap 个字，尽量是一句话的开头。"""
     earliest = max(start + 1, cut - overlap)
-    for group in (levels[:SENTENCE_LEVELS], levels[SENTENCE_LEVELS:]):
-        found = [ends[i] for ends in group if (i := bisect_left(ends, earliest)) < len(ends) and ends[i] < cut]
-        if found:
-            return min(found)
-    while earliest < cut and text[earliest] in NO_START:
-        earliest += 1
-    return earliest
+    for pattern in (SENTENCE_END, CLAUSE_END):
+        found = pattern.search(text, earliest - 1, cut - 1)
+        while found:
+            place = _settle(text, found.end(), cut - 1)
+            if place >= 0:
+                return place
+            found = pattern.search(text, found.end(), cut - 1)
+    place = _settle(text, earliest, cut - 1)
+    return place if place >= 0 else cut
+
+
+def recursive_spans(text: str, size: int, overlap: int) -> list[tuple[int, int]]:
+    """chunk_recursive 的切法：每块在最长 size 的窗口里挑最自然的断点；首尾相接或重叠，不漏一个字。"""
+    spans: list[tuple[int, int]] = []
+    start, cut, length = 0, 0, len(text)
+    while cut < length:
+        low = max(cut + 1, start + max(1, size // 3))       # 再靠前就成碎块了
+        high = start + size
+        cut = length if length <= high else _best_break(text, low, high)
+        spans.append((start, cut))
+        start = _overlap_start(text, start, cut, overlap) if overlap else cut
+    return spans
 
 
 def chunk_recursive(document: Document, size: int = 500, overlap: int = 60) -> list[Chunk]:
