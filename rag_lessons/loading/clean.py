@@ -190,7 +190,7 @@ def seam(left: str, right: str, spaced: bool = False) -> tuple[str, str]:
     if first and last:
         return left, ""
     if first or last:
-        both_words = (_IS_HAN.match(left[-1]) or left[-1].isalnum()) and (_IS_HAN.match(right) or right[0].isalnum())
+        both_words = all(_IS_HAN.match(c) or c.isalnum() or c in "%‰" for c in (left[-1], right[0]))
         return left, " " if both_words and spaced else ""
     return left, " "
 
@@ -266,16 +266,17 @@ def running_key(line: str) -> str:
     return re.sub(r"\s", "", _PAGE_NUMBER.sub("#", plain))
 
 
-def running_lines(pages: Sequence[Sequence[str]], apart: Sequence[tuple[int, int]] | None = None) -> list[set[int]]:
+def running_lines(pages: Sequence[Sequence[str]], gaps: Sequence[tuple[list[int], list[int]]] | None = None) -> list[set[int]]:
     """每一页里哪几行是页眉页脚。
 
     参数
     ----
     pages : 每页的各行，从上到下。
-    apart : 每页最上几行、最下几行和正文明显隔开；不知道就不写。
+    gaps : 看得到行距时用：每页从上往下、从下往上，数到第几行之后空得特别大。页眉页脚不会越过这些空隙。
 
     返回每页一个集合，里面是行号（从 0 数起）。一行算页眉页脚，要在大多数页的最上或最下几行里出现（页码不计较），
-    而且正文里不常见。每页都一样的行多于三行时，那是正文在重复（同一张表格印了很多份），只去明显隔开的。
+    而且正文里不常见。每页都一样的行多于三行时，那是正文在重复（同一张表格印了很多份），只去明显隔开的；
+    看不到行距就一行也不去。
 
     >>> running_lines([["手册", "甲", "- 1 -"], ["手册", "乙", "- 2 -"], ["手册", "丙", "- 3 -"]])
     [{0, 2}, {0, 2}, {0, 2}]
@@ -300,8 +301,10 @@ def running_lines(pages: Sequence[Sequence[str]], apart: Sequence[tuple[int, int
             inward = order[::-1] if side else order
             streak = next((k for k, i in enumerate(inward) if page[i] not in running), len(inward))
             goes_on = streak > EDGE_LINES or (streak == EDGE_LINES < len(inward) and page[inward[streak]] in repeated)
-            outer = apart[number][side] if apart is not None else 0
-            lines.update(inward[: min(streak, outer) if goes_on or streak == len(inward) else streak])
+            known = gaps[number][side] if gaps is not None else []
+            if goes_on or streak == len(inward):
+                streak = min(known, default=0)
+            lines.update(inward[: min([streak, *known[-1:]])])
     return found
 
 

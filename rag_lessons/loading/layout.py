@@ -3,7 +3,7 @@
 PDF 里没有“行”和“段”，只有“在某处画几个字”。这里按位置把字块拼成行，把行理成阅读的次序（双栏先左后右），
 再把排版断开的行接回成段。表格没有框线可认，一行各格之间空两格。不碰 PDF 本身：给它字块就行。
 
-几步各是一个函数：``lines_of`` → ``set_apart``（帮着找页眉页脚）→ ``reading_order`` → ``compose``。
+几步各是一个函数：``lines_of`` → ``edge_gaps``（帮着找页眉页脚）→ ``reading_order`` → ``compose``。
 """
 
 from __future__ import annotations
@@ -160,13 +160,14 @@ def needs_space(left: str, right: str, gap: float) -> bool:
 APART_GAP = 1.6         # 页眉和正文之间的空隙，至少是平常行距的这么多倍
 
 
-def set_apart(lines: Sequence[Line]) -> tuple[int, int]:
-    """最上几行、最下几行和正文明显隔开；没有就是 0。"""
+def edge_gaps(lines: Sequence[Line]) -> tuple[list[int], list[int]]:
+    """从上往下、从下往上，数到第几行之后空得特别大；只看页眉页脚可能在的那几行。"""
     leading = _leading(lines)
+    if len(lines) <= 2 * EDGE_LINES:        # 行太少，空隙里分不出哪个是平常的行距
+        leading = min(leading, 2 * max((line.size for line in lines), default=10.0))
     wide = [a.y - b.y > APART_GAP * leading for a, b in pairwise(lines)]
-    top = next((k + 1 for k, gap in enumerate(wide[:EDGE_LINES]) if gap), 0)
-    bottom = next((k + 1 for k, gap in enumerate(wide[::-1][:EDGE_LINES]) if gap), 0)
-    return top, bottom
+    down, up = ([k for k, gap in enumerate(side[:EDGE_LINES], 1) if gap] for side in (wide, wide[::-1]))
+    return down, up
 
 
 def is_table_row(lines: Sequence[Line], i: int) -> bool:

@@ -23,7 +23,7 @@ from rag_lessons.loading.clean import (
     running_lines,
     strip_invisible,
 )
-from rag_lessons.loading.layout import Line, Piece, compose, is_table_row, lines_of, reading_order, set_apart
+from rag_lessons.loading.layout import Line, Piece, compose, edge_gaps, is_table_row, lines_of, reading_order
 from rag_lessons.loading.text import Content
 from rag_lessons.progress import progress
 from rag_lessons.types import RagLessonsError
@@ -137,7 +137,7 @@ def read_pages(reader: Any, name: str) -> tuple[list[list[Line]], dict[str, list
         elif garbled_share(text) >= GARBLED:
             problems["是乱码（字体没有带编码表）"].append(number)
             lines.clear()
-    running = running_lines([[line.text for line in lines] for lines in pages], [set_apart(lines) for lines in pages])
+    running = running_lines([[line.text for line in lines] for lines in pages], [edge_gaps(lines) for lines in pages])
     for lines, dropped in zip(pages, running, strict=True):
         dropped = {i for i in dropped if not is_table_row(lines, i)}
         lines[:] = [line for i, line in enumerate(lines) if i not in dropped]
