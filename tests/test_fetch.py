@@ -218,7 +218,7 @@ def test_corrupted_once_is_fetched_again_around_the_cache(release, index, monkey
     index.corrupt = 1
     lines = []
     assert is_complete(fetch.fetch_model(release=release, echo=lines.append))
-    assert index.served == 2 and any("校验不符" in line for line in lines)
+    assert index.served >= 2 and any("校验不符" in line for line in lines)
 
 
 def test_corrupted_for_ever_is_refused(release, cache, index, monkeypatch):

