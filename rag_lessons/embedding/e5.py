@@ -417,8 +417,12 @@ _blas_lock, _blas_users, _blas_saved = threading.Lock(), 0, []
 
 @lru_cache(maxsize=1)
 def _blas() -> list[Any]:
-    """numpy 用的矩阵运算库（OpenBLAS、MKL）；认不出来就是空的。"""
-    return ThreadpoolController().select(user_api="blas").lib_controllers
+    """numpy 用的矩阵运算库（OpenBLAS、MKL）；认不出来就是空的。
+
+    OpenMP 版的 OpenBLAS（例如 faiss 带的那份）线程数各线程自己记，在这里设没有用，不算在内。
+    """
+    found = ThreadpoolController().select(user_api="blas").lib_controllers
+    return [library for library in found if getattr(library, "threading_layer", None) != "openmp"]
 
 
 @contextmanager
