@@ -2,12 +2,17 @@
 
 import codecs
 import os
+import subprocess
+import sys
 import unicodedata
 import warnings
+from pathlib import Path
 
+import docx
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pdf_writer import Pdf
 
 from rag_lessons import Document, RagLessonsError, RagLessonsWarning, load_document, load_folder
 from rag_lessons.loading import decode
@@ -134,9 +139,70 @@ def test_what_is_missing_is_said(tmp_path):
         load_document(tmp_path)
 
 
-def test_a_huge_file_is_refused_without_reading(tmp_path):
-    file = tmp_path / "big.txt"
+@pytest.mark.parametrize("name", ["big.txt", "big.pdf", "big.docx", "big.html"])
+def test_a_huge_file_is_refused_without_reading(tmp_path, name):
+    file = tmp_path / name
     with file.open("wb") as out:
         out.truncate(1 << 30)
     with pytest.raises(RagLessonsError, match="1024 MB"):
         load_document(file)
+
+
+@pytest.mark.parametrize("name", ["a.xlsx", "a.PPTX", "a.doc", "a.rtf", "a.wps"])
+def test_formats_we_do_not_read_say_what_to_do(tmp_path, name):
+    (tmp_path / name).write_bytes(b"PK\x03\x04")
+    with pytest.raises(RagLessonsError, match="请先"):
+        load_document(tmp_path / name)
+
+
+def test_the_suffix_decides_in_any_case(tmp_path):
+    (tmp_path / "A.HTML").write_text("<title>题</title><p>甲</p>", encoding="utf-8")
+    (tmp_path / "b.htm").write_text("<p>乙</p>", encoding="utf-8")
+    Pdf().page().text(72, 700, "丙").save(tmp_path / "c.PDF")
+    document = docx.Document()
+    document.add_paragraph("丁")
+    document.save(str(tmp_path / "d.DOCX"))
+    assert [(d.source, d.text) for d in load_folder(tmp_path)] == [("A.HTML", "甲"), ("b.htm", "乙"), ("c.PDF", "丙"), ("d.DOCX", "丁")]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="这个系统没有命名管道")
+def test_pipes_are_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "管道.txt")
+    (tmp_path / "好.md").write_text("甲", encoding="utf-8")
+    with pytest.warns(RagLessonsWarning, match="管道.txt：不是普通文件"):
+        assert [d.source for d in load_folder(tmp_path)] == ["好.md"]
+
+
+def test_odd_names(tmp_path):
+    names = ["空 格.md", "emoji😀.md", "#[1] (副本).md", "'引号'.md", "100%.md", "a" * 120 + ".md"]
+    for name in names:
+        (tmp_path / name).write_text("甲", encoding="utf-8")
+    assert [d.source for d in load_folder(tmp_path)] == sorted(names)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="只有 Linux 的文件名是任意字节")
+def test_names_in_gbk_bytes_are_readable(tmp_path):
+    for raw in ("测试.md".encode("gbk"), b"\xff\xfe\xfd.md"):
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + raw)).write_text("甲", encoding="utf-8")
+    sources = [d.source for d in load_folder(tmp_path)]
+    assert "测试.md" in sources and len(sources) == 2
+    assert all(source.encode("utf-8") for source in sources)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(data=st.binary(max_size=200), suffix=st.sampled_from([".txt", ".html", ".pdf", ".docx", ".png", ""]))
+def test_any_bytes_give_a_document_or_one_sentence(tmp_path, data, suffix):
+    (tmp_path / f"x{suffix}").write_bytes(data)
+    try:
+        document = load_document(tmp_path / f"x{suffix}")
+    except RagLessonsError as error:
+        assert str(error).startswith(f"x{suffix}：") and "\n" not in str(error)
+    else:
+        assert "\0" not in document.text and "\r" not in document.text
+
+
+def test_reading_needs_no_heavy_import():
+    code = ("import sys; from rag_lessons import load_document; import rag_lessons.loading;"
+            "print([m for m in ('pypdf', 'docx', 'bs4', 'lxml', 'numpy') if m in sys.modules])")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -126,6 +126,7 @@ def test_body_text_stays():
     forms = ["请假单\n姓名\n部门\n事由\n日期\n签字"] * 5
     assert remove_running_lines(forms) == forms
     assert remove_running_lines(["甲", "乙"]) == ["甲", "乙"]
+    assert remove_running_lines(["一样的一行\n甲\n第 1 页", "一样的一行\n乙\n第 2 页"]) == ["一样的一行\n甲", "一样的一行\n乙"]
     assert remove_running_lines(["只有一页\n页脚"]) == ["只有一页\n页脚"]
     assert remove_running_lines([]) == []
 

@@ -304,6 +304,8 @@ def running_lines(pages: Sequence[Sequence[str]], gaps: Sequence[tuple[list[int]
             known = gaps[number][side] if gaps is not None else []
             if goes_on or streak == len(inward):
                 streak = min(known, default=0)
+            elif filled < MIN_RUNNING_PAGES and not known:      # 只有两页，又没有空隙作证：带页码的才算
+                streak = next((k for k, i in enumerate(inward[:streak]) if "#" not in page[i]), streak)
             lines.update(inward[: min([streak, *known[-1:]])])
     return found
 

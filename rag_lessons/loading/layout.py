@@ -47,11 +47,12 @@ CELL_GAP = 1.5          # 到这么多，是两格
 
 @dataclass(slots=True)
 class Segment:
-    """一行里连着的一段：没有大空隙。"""
+    """一行里连着的一段：没有大空隙。左右两栏的基线可以差一点，所以各记各的高度。"""
 
     text: str
     x0: float
     x1: float
+    y: float
 
 
 @dataclass(slots=True)
@@ -131,7 +132,7 @@ def _line(pieces: list[Piece]) -> Line | None:
             continue
         gap = piece.x0 - segments[-1].x1 if segments else math.inf
         if gap >= SEGMENT_GAP * em:
-            segments.append(Segment(text, piece.x0, piece.x1))
+            segments.append(Segment(text, piece.x0, piece.x1, piece.y))
         else:
             segments[-1].text += (" " if needs_space(segments[-1].text, text, gap / em) else "") + text
             segments[-1].x1 = max(segments[-1].x1, piece.x1)
@@ -163,8 +164,6 @@ APART_GAP = 1.6         # 页眉和正文之间的空隙，至少是平常行距
 def edge_gaps(lines: Sequence[Line]) -> tuple[list[int], list[int]]:
     """从上往下、从下往上，数到第几行之后空得特别大；只看页眉页脚可能在的那几行。"""
     leading = _leading(lines)
-    if len(lines) <= 2 * EDGE_LINES:        # 行太少，空隙里分不出哪个是平常的行距
-        leading = min(leading, 2 * max((line.size for line in lines), default=10.0))
     wide = [a.y - b.y > APART_GAP * leading for a, b in pairwise(lines)]
     down, up = ([k for k, gap in enumerate(side[:EDGE_LINES], 1) if gap] for side in (wide, wide[::-1]))
     return down, up
@@ -197,7 +196,7 @@ def reading_order(lines: Sequence[Line], depth: int = 6) -> list[Line]:
     for line in lines[first:end]:
         for side, keep in ((0, [s for s in line.segments if s.x0 < gutter]), (1, [s for s in line.segments if s.x0 >= gutter])):
             if keep:
-                sides[side].append(Line(line.y, line.size, keep))
+                sides[side].append(Line(keep[0].y if len(keep) < len(line.segments) else line.y, line.size, keep))
     blocks = [reading_order(block, depth - 1) for block in (lines[:first], *sides, lines[end:]) if block]
     column = 0
     for block in blocks:                        # 换了栏，行距就不能比了
@@ -291,6 +290,7 @@ def _set_box(lines: Sequence[Line]) -> None:
 
 PARAGRAPH_GAP = 1.35        # 行距是平常的这么多倍，另起一段
 INDENT = 1.2                # 缩进这么多字高，另起一段
+MIN_GAPS = 5                # 空隙少于这么多个，看不出平常的行距
 RAGGED_LINES = 4            # 参差不齐的行到这么多，多半是名单、诗，一行就是一行
 
 
@@ -311,8 +311,8 @@ def compose(pages: Sequence[Sequence[Line]]) -> tuple[str, list[int]]:
         if i:
             before, previous = lines[i - 1]
             together = before == number and previous.column == line.column
-            gap = (previous.y - line.y) / leading[number] if together else 1.0
-            breaks = kind_of_break(previous, line, gap, ragged[before])
+            gap = (previous.y - line.y) / leading[number] if together else None
+            breaks = kind_of_break(previous, line, gap, ragged[before]) if number - before <= 1 else 1
             if breaks:
                 separator = "\n" * breaks
             else:
@@ -334,9 +334,12 @@ def compose(pages: Sequence[Sequence[Line]]) -> tuple[str, list[int]]:
 
 
 def _leading(page: Sequence[Line]) -> float:
-    """一页里平常的行距。"""
+    """一页里平常的行距。行太少时，空隙里分不出哪个是平常的，最多算两倍字高。"""
     gaps = sorted(a.y - b.y for a, b in pairwise(page) if a.column == b.column and a.y - b.y > 0)
-    return gaps[len(gaps) // 2] if gaps else 1.5 * max((line.size for line in page), default=10.0)
+    most = 2.0 * max((line.size for line in page), default=10.0)
+    if len(gaps) < MIN_GAPS:
+        return min([most, *gaps])
+    return gaps[len(gaps) // 2]
 
 
 def _borrow_boxes(pages: Sequence[Sequence[Line]]) -> None:
@@ -356,9 +359,11 @@ def _mark_rows(page: Sequence[Line]) -> None:
         line.is_row = any(b.x0 - a.x1 >= CELL_GAP * line.size for a, b in pairwise(line.segments))
 
 
-def kind_of_break(previous: Line, line: Line, gap: float, ragged: bool) -> int:
-    """两行之间：0 是同一段，接上；1 换行；2 另起一段。gap 是行距，以平常的行距为 1。"""
-    if abs(previous.size - line.size) > 0.08 * max(previous.size, line.size) or gap > PARAGRAPH_GAP or gap < 0:
+def kind_of_break(previous: Line, line: Line, gap: float | None, ragged: bool) -> int:
+    """两行之间：0 是同一段，接上；1 换行；2 另起一段。gap 是行距，以平常的行距为 1；换了栏、换了页是 None。"""
+    if abs(previous.size - line.size) > 0.08 * max(previous.size, line.size):
+        return 2
+    if gap is not None and not 0 <= gap <= PARAGRAPH_GAP:
         return 2
     if previous.is_row or line.is_row or starts_item(line.text) or is_heading(previous.text):
         return 1
@@ -371,10 +376,10 @@ def kind_of_break(previous: Line, line: Line, gap: float, ragged: bool) -> int:
     if previous.full:
         room = previous.box[1] - previous.x1
         return int(room > (1.0 if ended else first_word(line.text) + 1.0) * previous.size)
-    if ended:
+    if ended or gap is None:
         return 1
     width = previous.box[1] - previous.box[0]
-    return int(ragged and previous.x1 - previous.x0 < 0.85 * width)
+    return int(ragged and (previous.x1 - previous.x0 < 0.85 * width or width < MIN_COLUMN_EMS * line.size))
 
 
 def first_word(text: str) -> float:
