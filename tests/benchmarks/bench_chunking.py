@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
 import tracemalloc
 import warnings
 from collections.abc import Callable
+
+from timing import best
 
 from rag_lessons import Document, chunk_recursive, load_folder
 from rag_lessons.paths import data_path
@@ -25,16 +26,12 @@ def corpus() -> str:
 
 def measure(function: Callable[[], list]) -> tuple[float, float, list]:
     """（最快一次的秒数，内存峰值 MB，结果）。"""
-    times = []
-    for _ in range(ROUNDS):
-        start = time.perf_counter()
-        result = function()
-        times.append(time.perf_counter() - start)
+    seconds = best(function, ROUNDS)
     tracemalloc.start()
-    function()
+    result = function()
     peak = tracemalloc.get_traced_memory()[1] / 1e6
     tracemalloc.stop()
-    return min(times), peak, result
+    return seconds, peak, result
 
 
 def main() -> None:

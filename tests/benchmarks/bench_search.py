@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import faiss
 import numpy as np
 from threadpoolctl import threadpool_info
+from timing import best
 
 from rag_lessons import Chunk, VectorIndex
 from rag_lessons.embedding.base import BaseEmbedder
@@ -19,15 +17,6 @@ class Given(BaseEmbedder):
     """向量已经有了，只借它的名字。"""
 
     space, dim = "bench/random/384", DIM
-
-
-def best(function: Callable[[], object], rounds: int = ROUNDS) -> float:
-    times = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return min(times)
 
 
 def main() -> None:
@@ -47,8 +36,8 @@ def main() -> None:
     theirs = flat.search(query[None], K)[1][0].tolist()
     assert ours == theirs, (ours, theirs)
 
-    t_ours = best(lambda: index.search_vector(query, K))
-    t_faiss = best(lambda: flat.search(query[None], K))
+    t_ours = best(lambda: index.search_vector(query, K), ROUNDS)
+    t_faiss = best(lambda: flat.search(query[None], K), ROUNDS)
     t_loop = best(lambda: sorted(((float(v @ query), i) for i, v in enumerate(vectors)), reverse=True)[:K], 3)
     print(f"检索 {COUNT:,} x {DIM}，k={K}，{threads} 线程，取最快一次")
     for name, seconds, bar in [("VectorIndex", t_ours, ""), ("FAISS IndexFlatIP", t_faiss, "目标：不慢于它"),

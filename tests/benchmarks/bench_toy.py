@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-import time
 
 import numpy as np
+from timing import best
 
 from rag_lessons import ToyEmbedder
 from rag_lessons.embedding.toy import bigram_vector
@@ -30,16 +30,8 @@ def main() -> None:
     gap = float(np.abs(toy.embed_documents(texts[:300]) - same).max())
     assert gap < 1e-6, gap
 
-    def timed(function, rounds: int) -> float:
-        times = []
-        for _ in range(rounds):
-            start = time.perf_counter()
-            function()
-            times.append(time.perf_counter() - start)
-        return min(times)
-
-    ours = timed(lambda: toy.embed_documents(texts), 5)
-    loop = timed(lambda: [article_style(text) for text in texts], 2)
+    ours = best(lambda: toy.embed_documents(texts), 5)
+    loop = best(lambda: [article_style(text) for text in texts], 2)
     print(f"玩具向量 {COUNT:,} 块 x {LENGTH} 字 → {DIM} 维（与逐字写法最大差 {gap:.1e}）")
     print(f"  ToyEmbedder  {ours * 1000:8.1f} 毫秒")
     print(f"  逐字循环     {loop * 1000:8.1f} 毫秒   它 / 我们 = {loop / ours:.1f}   目标：15 倍以上")
