@@ -238,7 +238,7 @@ def advice(wheelhouse: Path | None) -> str:
     if wheelhouse:
         return (
             f"从 {wheelhouse} 安装没有完成，上面几行是 pip 的原话。"
-            "离线文件夹要用同一种系统、同一版 Python 准备：在有网的机器上重新运行 python start.py wheelhouse DIR。"
+            "离线文件夹要用同一版课程、同一种系统、同一版 Python 准备：在有网的机器上重新运行 python start.py wheelhouse DIR。"
         )
     return (
         "安装没有完成，上面几行是 pip 的原话。已经下好的不会丢，再运行一次就接着装。\n"
@@ -430,7 +430,8 @@ def fill_wheelhouse(folder: Path, level: str) -> dict[str, str]:
     """下载，并写下这个文件夹适用于哪种机器、怎么用。"""
     download(folder, level)
     machine = this_machine()
-    (folder / "wheelhouse.json").write_text(json.dumps(machine) + "\n", encoding="utf-8")
+    made_for = {**machine, "level": level, "lock": sha256(ROOT / LOCKS[level])}
+    (folder / "wheelhouse.json").write_text(json.dumps(made_for) + "\n", encoding="utf-8")
     (folder / "说明.txt").write_text(
         "从零手写 RAG：离线安装文件夹\n\n"
         f"适用：{machine['platform']}，Python {machine['python']}\n\n"
@@ -457,6 +458,14 @@ def make_wheelhouse(folder: Path, level: str) -> int:
     return 0
 
 
+def wheelhouse_lock(folder: Path) -> str:
+    """离线文件夹是照哪个锁文件下载的（sha256）；没有下完就是空串。"""
+    try:
+        return json.loads((folder / "wheelhouse.json").read_text(encoding="utf-8")).get("lock", "")
+    except (OSError, ValueError):
+        return ""
+
+
 def check_wheelhouse(folder: Path) -> None:
     if not any(folder.glob("*.whl")):
         raise StartError(f"{folder} 里没有安装包。请先在有网的机器上运行 python start.py wheelhouse DIR。")
@@ -465,9 +474,9 @@ def check_wheelhouse(folder: Path) -> None:
     except (OSError, ValueError):
         return
     here = this_machine()
-    if made_for != here:
+    if {name: made_for.get(name) for name in here} != here:
         raise StartError(
-            f"这个离线文件夹是为 {made_for['platform']}、Python {made_for['python']} 准备的，"
+            f"这个离线文件夹是为 {made_for.get('platform')}、Python {made_for.get('python')} 准备的，"
             f"这里是 {here['platform']}、Python {here['python']}。请用同一种系统、同一版 Python 重新准备。"
         )
 
@@ -525,16 +534,10 @@ def test(wheelhouse: Path | None) -> int:
     steps = Steps(8)
     prepare(steps, "dev", wheelhouse, model="required")
     steps("准备离线安装测试要用的安装包……")
-    lock = sha256(ROOT / LOCKS["core"])
-    mark = TEST_WHEELHOUSE / "lock.sha256"
-    if wheelhouse:
-        offline_folder = wheelhouse
-    else:
-        offline_folder = TEST_WHEELHOUSE
-        if not mark.exists() or mark.read_text(encoding="utf-8") != lock:
-            shutil.rmtree(TEST_WHEELHOUSE, ignore_errors=True)
-            fill_wheelhouse(TEST_WHEELHOUSE, "core")
-            mark.write_text(lock, encoding="utf-8")
+    if wheelhouse is None and wheelhouse_lock(TEST_WHEELHOUSE) != sha256(ROOT / LOCKS["core"]):
+        shutil.rmtree(TEST_WHEELHOUSE, ignore_errors=True)
+        fill_wheelhouse(TEST_WHEELHOUSE, "core")
+    offline_folder = wheelhouse or TEST_WHEELHOUSE
     installed = time.monotonic() - began
 
     # 名字短：JupyterLab 的套接字路径有长度上限

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -76,8 +78,12 @@ def isolated(command: list[str]) -> list[str]:
 def wheelhouse() -> Path:
     """python start.py wheelhouse 准备的文件夹（start.py test 会准备好）。"""
     folder = Path(os.environ.get("RAG_LESSONS_TEST_WHEELHOUSE") or Path(sys.prefix) / "test-wheelhouse")
-    if not (folder / "wheelhouse.json").exists():
+    try:
+        made_for = json.loads((folder / "wheelhouse.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
         must_run("没有离线安装包；运行 python start.py test，或先 python start.py wheelhouse .venv/test-wheelhouse")
+    if made_for.get("lock") != hashlib.sha256((ROOT / "requirements.lock").read_bytes()).hexdigest():
+        must_run("离线安装包是照旧的锁文件下载的；运行 python start.py test 会换成新的")
     return folder
 
 
