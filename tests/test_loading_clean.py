@@ -125,6 +125,10 @@ def test_body_text_stays():
     assert remove_running_lines(ledger) == ledger
     forms = ["请假单\n姓名\n部门\n事由\n日期\n签字"] * 5
     assert remove_running_lines(forms) == forms
+    twice = [f"小计\n小计\n正文{i}\n又{i}\n还{i}\n再{i}" for i in range(5)]
+    assert remove_running_lines(twice) == twice
+    ruled = [f"＊＊＊\n甲{i}\n乙{i}\n丙{i}\n＊＊＊\n丁{i}\n＊＊＊\n戊{i}\n己{i}\n庚{i}" for i in range(5)]
+    assert remove_running_lines(ruled) == ruled
     assert remove_running_lines(["甲", "乙"]) == ["甲", "乙"]
     assert remove_running_lines(["一样的一行\n甲\n第 1 页", "一样的一行\n乙\n第 2 页"]) == ["一样的一行\n甲", "一样的一行\n乙"]
     assert remove_running_lines(["只有一页\n页脚"]) == ["只有一页\n页脚"]

@@ -61,6 +61,28 @@ def test_paragraphs(tmp_path):
         f"第一章 总则\n\n{FULL[2:]}{FULL}写完了。\n{FULL[2:]}{FULL[:-1]}。\n第二条 {FULL[4:]}接着写完。\n\n隔开的一段")
 
 
+@pytest.mark.parametrize("indent", ["空格", "位置"])
+def test_an_indent_starts_a_paragraph_even_after_a_full_line(tmp_path, indent):
+    pdf = Pdf().page().column(72, 700, [FULL, FULL, FULL[:-1] + "，"])
+    if indent == "空格":
+        pdf.text(72, 655, "　　" + FULL[2:])
+    else:
+        pdf.text(92, 655, FULL[2:])
+    pdf.column(72, 640, [FULL, "写完"])
+    assert read(pdf, tmp_path).text.split("\n") == [FULL * 2 + FULL[:-1] + "，", FULL[2:] + FULL + "写完"]
+
+
+def test_a_page_with_few_lines_borrows_the_width(tmp_path):
+    pdf = Pdf().page().column(72, 700, [FULL] * 3 + ["写完。"]).page().column(72, 760, ["短短的一行", FULL, "写完"])
+    assert read(pdf, tmp_path).text.split("\n")[1:] == ["短短的一行", FULL + "写完"]
+
+
+def test_text_is_not_joined_over_a_page_that_was_left_out(tmp_path):
+    pdf = Pdf().page().column(72, 700, [FULL] * 3).page().page().column(72, 700, [FULL[::-1]] * 3)
+    with pytest.warns(RagLessonsWarning, match="第 2 页"):
+        assert read(pdf, tmp_path).text == FULL * 3 + "\n" + FULL[::-1] * 3
+
+
 def test_lists_and_ragged_lines_stay_lines(tmp_path):
     lines = ["一、考勤", "1. 上班九点", "2. 下班六点", "• 打卡", "（三）请假", "联系人", "张三", "李四"]
     assert read(Pdf().page().column(72, 700, lines), tmp_path).text.split("\n") == lines
@@ -125,14 +147,14 @@ def test_text_off_the_paper_is_not_read(tmp_path):
 
 
 def test_form_xobjects(tmp_path):
-    pdf = Pdf().page().op("q 1 0 0 1 0 100 cm /X0 Do Q").text(72, 600, "{后}".strip("{}"))
+    pdf = Pdf().page().op("q 1 0 0 1 0 100 cm /X0 Do Q").text(72, 705, "后")
     inner = f"BT /F1 10 Tf 72 600 Td <{pdf.code('表单里')}> Tj ET".encode()
     body = pdf.objects()
     body.append(b"<</Type/XObject/Subtype/Form/BBox[0 0 595 842]/Matrix[1 0 0 1 0 10]/Resources<</Font<</F1 3 0 R>>>>/Length %d>>stream\n%s\nendstream"
                 % (len(inner), inner))
     body[5] = body[5].replace(b"<</Font<</F1 3 0 R>>", b"<</Font<</F1 3 0 R>>/XObject<</X0 %d 0 R>>" % len(body))
     pdf.objects = lambda: body
-    assert read(pdf, tmp_path).text == "表单里\n\n后"
+    assert read(pdf, tmp_path).text.split() == ["表单里后"]      # 600 + 100 + 10，在 705 的上面
 
 
 def test_tagged_page_heads_are_dropped(tmp_path):
@@ -191,10 +213,10 @@ def test_one_column_is_not_cut(tmp_path):
     lines = [squeeze(line.text) for line in reading_order(lines_of(pieces_from(words)))]
     assert all(len(line) > 20 for line in lines)
     table = Pdf().page()
-    for row in range(12):
-        table.text(72, 700 - 15 * row, f"项目{row}").text(300, 700 - 15 * row, f"{row * 7} 元")
-    text = read(table, tmp_path).text
-    assert [line.split() for line in text.split("\n")] == [[f"项目{r}", str(r * 7), "元"] for r in range(12)]
+    rows = [("项目" + "甲乙丙丁"[: row % 4], "说明" * (1 + row * 5 % 9)) for row in range(12)]
+    for row, (left, right) in enumerate(rows):
+        table.text(72, 700 - 15 * row, left).text(250, 700 - 15 * row, right)
+    assert read(table, tmp_path).text.split("\n") == [f"{left}  {right}" for left, right in rows]
 
 
 def test_cells_of_a_row_stay_apart(tmp_path):

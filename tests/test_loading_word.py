@@ -4,6 +4,7 @@ import io
 import re
 import struct
 import time
+import tracemalloc
 import warnings
 import zipfile
 
@@ -272,11 +273,14 @@ def test_broken_and_hostile_files_each_give_one_warning(tmp_path):
     }  # fmt: skip
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
+    tracemalloc.start()
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         documents = load_folder(tmp_path)
-    assert time.perf_counter() - start < 20
+    spent, peak = time.perf_counter() - start, tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert spent < 20 and peak < 50 * 2**20
     assert [(d.source, d.text) for d in documents] == [("好.docx", "好")]
     assert all(w.category is RagLessonsWarning for w in caught)
     messages = [str(w.message) for w in caught]

@@ -130,9 +130,12 @@ def _line(pieces: list[Piece]) -> Line | None:
                 segments[-1].text += " "
                 segments[-1].x1 = max(segments[-1].x1, piece.x1)
             continue
-        gap = piece.x0 - segments[-1].x1 if segments else math.inf
+        x0 = piece.x0
+        if not segments:                        # 用空格画的缩进，也是缩进
+            x0 += (piece.x1 - x0) * (len(text) - len(text.lstrip())) / len(text)
+        gap = x0 - segments[-1].x1 if segments else math.inf
         if gap >= SEGMENT_GAP * em:
-            segments.append(Segment(text, piece.x0, piece.x1, piece.y))
+            segments.append(Segment(text, x0, piece.x1, piece.y))
         else:
             segments[-1].text += (" " if needs_space(segments[-1].text, text, gap / em) else "") + text
             segments[-1].x1 = max(segments[-1].x1, piece.x1)
