@@ -44,6 +44,21 @@ def _glued(length: int, size: int, overlap: int) -> list[Span]:
     return spans
 
 
+def _walking(touches: Callable[[int, int], bool], hold: bool = True) -> Callable[[int, int, int], list[Span]]:
+    """一块一块往下走的变种：怎样算碰到结尾、终点托不托住。"""
+
+    def windows(length: int, size: int, overlap: int) -> list[Span]:
+        spans: list[Span] = []
+        for start in range(0, length, size - overlap):
+            end = start + size
+            spans.append((start, min(end, length) if hold else end))
+            if touches(end, length):
+                break
+        return spans
+
+    return windows
+
+
 _WINDOWS = Exercise(
     id="2.1",
     title="定长的窗口，尾巴上不多出一块",
@@ -96,6 +111,21 @@ _WINDOWS = Exercise(
             lambda length, size, overlap: _starts(length, size, [0, *range(size - overlap, length - size + 1, size - overlap)])
             if length else [],
             "停早了一步：再走一步放不下整块时，剩下的字也要成一块。",
+        ),
+        Wrong(
+            "终点越过全长才停",
+            _walking(lambda end, length: end > length),
+            "正好切完时多出一块：终点等于全长，也算碰到结尾，比较时用 >=，不是 >。",
+        ),
+        Wrong(
+            "终点没有托住",
+            _walking(lambda end, length: end >= length, hold=False),
+            "最后一块的终点超过了全长：用 min(start + size, length) 托住。",
+        ),
+        Wrong(
+            "空的也切一块",
+            lambda length, size, overlap: _starts(length, size, range(0, max(length - overlap, 1), size - overlap)),
+            "一个字也没有的时候，你给出了一块空的；那时一块也不该有。",
         ),
     ],
     follow_up="条件只有一个：碰到结尾就停。往下走之前看终点，不看起点。",
@@ -189,6 +219,17 @@ def _gives_up(text: str, size: int, overlap: int) -> list[Span]:
     return spans
 
 
+def _from_start(text: str, size: int, overlap: int) -> list[Span]:
+    spans: list[Span] = []
+    start = end = 0
+    while end < len(text):
+        mark = text.rfind("。", start, start + size)
+        end = mark + 1 if mark >= 0 else min(start + size, len(text))
+        spans.append((start, end))
+        start = max(end - overlap, start + 1)
+    return spans
+
+
 _PERIOD = Exercise(
     id="2.2",
     title="退到句号的窗口，停得下来",
@@ -234,6 +275,11 @@ _PERIOD = Exercise(
             "起点离结尾不到 overlap 就停",
             _periods(stop="overlap"),
             "文字比重叠还短时，你一块也没有切：第一块总是要的。",
+        ),
+        Wrong(
+            "从这一块的起点找句号",
+            _from_start,
+            "你从这一块的起点开始找句号，重叠的那几个字里若有句号，就会退到那里：要从上一块的终点往后找。",
         ),
     ],
     follow_up="两件事缺一不可：碰到结尾就停；每一步至少往前走一个字。",
@@ -392,6 +438,16 @@ def _halves(start: int, end: int, limit: int) -> list[Span]:
     return [(start, middle), (middle, end)]
 
 
+def _gap_free(paragraphs: Sequence[Span], limit: int) -> list[Span]:
+    groups: list[Span] = []
+    for start, end in (piece for a, b in paragraphs for piece in _even(a, b, limit)):
+        if groups and groups[-1][1] - groups[-1][0] + end - start <= limit:
+            groups[-1] = (groups[-1][0], end)
+        else:
+            groups.append((start, end))
+    return groups
+
+
 def _blind(paragraphs: Sequence[Span], limit: int) -> list[Span]:
     return _even(0, paragraphs[-1][1], limit) if paragraphs else []
 
@@ -407,6 +463,7 @@ _GROUP = Exercise(
         case("长段夹在中间", [(0, 100), (102, 2602), (2604, 2704)], 1200),
         case("恰好等于上限", [(0, 500), (502, 1002)], 500),
         case("只多一个字", [(0, 501), (503, 600)], 500),
+        case("两段放得下，连中间的空行放不下", [(0, 249), (251, 500)], 499),
         case("一段也没有", [], 500),
     ],
     wrong=[
@@ -430,6 +487,11 @@ _GROUP = Exercise(
             "切得太碎",
             _pieces(lambda a, b, limit: [(x, min(x + limit // 4, b)) for x in range(a, b, max(limit // 4, 1))], merge=False),
             "太长的一段切得太碎：每一截可以长到 limit。",
+        ),
+        Wrong(
+            "没有算中间的空行",
+            _gap_free,
+            "你把各段的字数加起来比，漏了中间的空行：并起来多长，要从第一段的起点量到最后一段的终点。",
         ),
     ],
     follow_up="硬切出来的截照样会切断句子。先挑段内的句号再切，就是 2.7 节的递归。",

@@ -54,6 +54,20 @@ def _lowest_first(scores: Scores, gold: int) -> float:
     return fair_rank([-float(s) for s in scores], gold)
 
 
+def _first_place(scores: Scores, gold: int) -> float:
+    return sorted(scores, reverse=True).index(scores[gold]) + 1
+
+
+def _raw_with_itself(scores: Scores, gold: int) -> float:
+    higher, same = _counts(scores, gold, digits=16)
+    return 1 + higher + same / 2
+
+
+def _whole(scores: Scores, gold: int) -> float:
+    higher, same = _counts(scores, gold)
+    return 1 + higher + (same - 1) // 2
+
+
 def _no_rounding(scores: Scores, gold: int) -> float:
     values = [float(s) for s in scores]
     return 1 + sum(v > values[gold] for v in values) + (sum(v == values[gold] for v in values) - 1) / 2
@@ -80,6 +94,9 @@ _FAIR = Exercise(
         Wrong("从 0 数起", _from_zero, "名次从 1 数起，你的少了 1。"),
         Wrong("从低到高", _lowest_first, "方向反了：分数高的排在前面。"),
         Wrong("没有四舍五入", _no_rounding, "差在第 7 位以后的要算并列：先把每个分数四舍五入到 6 位。"),
+        Wrong("排好后找分数", _first_place, "index 找到的是这个分数第一次出现的地方，并列的等于全排在它后面；分数也还没有四舍五入。"),
+        Wrong("算上自己，也没有四舍五入", _raw_with_itself, "两处：它和自己也相等，要减去 1；分数要先四舍五入到 6 位再比。"),
+        Wrong("整除", _whole, "名次可以带半：并列的一半用 / 2，不是 // 2。"),
     ],
     follow_up="接着试：5.3 节玩具给正确块的名次，换成公平的算法是多少。",
 )
@@ -128,6 +145,11 @@ def _dearest(answerable: Scores, absent: Scores, wrong: float, refused: float) -
     return cheapest_line(answerable, absent, -wrong, -refused)
 
 
+def _coarse(answerable: Scores, absent: Scores, wrong: float, refused: float) -> float:
+    lines = [step / 100 for step in range(101)]
+    return min(lines, key=lambda line: total_cost(line, answerable, absent, wrong, refused))
+
+
 def _never_refuses_all(answerable: Scores, absent: Scores, wrong: float, refused: float) -> float:
     scores = sorted({*map(float, answerable), *map(float, absent)})
     return min(scores, key=lambda line: total_cost(line, answerable, absent, wrong, refused))
@@ -163,6 +185,7 @@ _LINE = Exercise(
         case("分得开的两堆", [0.6, 0.7, 0.8], [0.1, 0.2], 1, 1),
         case("没答案的反而高", [0.3, 0.4], [0.5, 0.6, 0.7], 3, 1),
         case("没答案的只有一题", [0.5, 0.6, 0.7, 0.8], [0.75], 1, 1),
+        case("挤在 0.01 里", [0.8731, 0.8742, 0.8764], [0.8722, 0.8735], 1, 1),
         case("像玩具那样混在一起", [0.06, 0.09, 0.14, 0.25], [0.1, 0.15, 0.29], 2, 1),
     ],
     wrong=[
@@ -174,6 +197,7 @@ _LINE = Exercise(
         Wrong("返回了赔付", _the_cost, "你返回的是最少的赔付，不是那条线。"),
         Wrong("取了最贵的", _dearest, "你挑的是赔得最多的一条：用 min，不是 max。"),
         Wrong("忘了一题也不答", _never_refuses_all, "少了一条候选：比所有分数都高的线，也就是一题也不答。"),
+        Wrong("每隔 0.01 试一条", _coarse, "隔 0.01 试一条太疏了，分数会挤在两条线中间：候选用出现过的每个分数。"),
     ],
     follow_up="代价写成数字，哪条线好才有答案。",
 )
@@ -223,6 +247,7 @@ def _space_cases() -> list[Any]:
         case("行数不同", unit, unit[:3]),
         case("存着的没有归一化", unit * np.linspace(0.4, 3.0, 8)[:, None], unit),
         case("同一个模型，另一种量化", unit + 0.15 * aside, unit),
+        case("只有一行差一点，平均仍在 0.999 以上", np.vstack([unit[:1] + 0.1 * aside[:1], unit[1:]]), unit),
         case("方向全反了", -unit, unit),
     ]
 
@@ -236,9 +261,11 @@ _SPACE = Exercise(
         Wrong("只看形状", _with(lambda a, b: True), "形状相同不等于空间相同，混用的事故正是这样漏过去的；还要逐行比余弦。"),
         Wrong("只要有一行对", _with(lambda a, b: (_row_cosines(a, b) >= 0.999).any()), "你用的是 any：有一行对就算对。要每一行都对，用 all。"),
         Wrong("看平均", _with(lambda a, b: _row_cosines(a, b).mean() >= 0.7), "平均会掩盖坏的几行：库里混进一批旧向量，平均仍然很高。逐行看。"),
+        Wrong("平均到 0.999", _with(lambda a, b: _row_cosines(a, b).mean() >= 0.999), "平均到了 0.999，不等于每一行都到了：一行差一点，平均看不出来。逐行比，再用 all。"),
         Wrong("只看第一行", _with(lambda a, b: _row_cosines(a, b)[0] >= 0.999), "你只比了第一行；后面的行也可能是别的模型的。"),
         Wrong("没有归一化", _with(lambda a, b: ((a * b).sum(axis=1) >= 0.999).all()), "点积要除以两边的长度才是余弦：存着的向量不一定归一化过。"),
         Wrong("逐个数相等", _with(lambda a, b: np.array_equal(a, b)), "要求每个数完全相等太严了：重算一遍，最后几位可能不同。"),
+        Wrong("逐个数差不多", _with(lambda a, b: np.allclose(a, b, atol=1e-3)), "逐个数去比，长度不同就算不同了：要比的是方向，两边先除以各自的长度。"),
         Wrong("差得不多就算", _with(lambda a, b: (_row_cosines(a, b) >= 0.9).all()), "线松了：0.999 以下就不是同一个空间，另一种量化的同一个模型也算不同。"),
         Wrong("取了绝对值", _with(lambda a, b: (np.abs(_row_cosines(a, b)) >= 0.999).all()), "方向相反的两个向量余弦是 −1，不是同一个空间；不要取绝对值。"),
         Wrong("没有先比形状", _no_shape_check, "形状不同时不能逐行相乘：先比 shape，不同就直接返回 False。"),
