@@ -33,7 +33,7 @@ USAGE = """\
   python start.py fresh 05            给第 05 课一份新的，你原来那份改名保留
   python start.py doctor              检查环境：哪里有问题，怎么办
   python start.py test                全部测试、代码检查、每本 notebook 重跑比对
-  python start.py run [--write] [03]  按顺序执行课程，列出用时和结果；--write 写回输出
+  python start.py run [--write] [03]  按次序执行课程，列出用时和结果；--write 写回输出
   python start.py bench               性能测试
   python start.py wheelhouse DIR      把要下载的东西全放进 DIR，给没有网络的教室
 
@@ -42,6 +42,9 @@ USAGE = """\
   --all               连第 A1 课的向量库一起装
   --port 9000、--no-browser 等其余选项原样交给 JupyterLab
 """
+
+# 后面必须跟一样东西的命令
+WANTS = {"fresh": "一课的编号，例如 python start.py fresh 05", "wheelhouse": "一个文件夹，例如 python start.py wheelhouse 离线包"}
 
 ROOT = Path(__file__).resolve().parent
 VENV = Path(os.environ.get("RAG_LESSONS_VENV") or ROOT / ".venv").resolve()
@@ -195,7 +198,7 @@ def ensure_packages(steps: Steps, level: str, wheelhouse: Path | None) -> None:
         steps("依赖没有变化")
     else:
         fresh = not stamp
-        steps("安装依赖（第一次要几分钟）……" if fresh else "锁文件有变化，更新依赖……")
+        steps("安装依赖（第一次要几分钟；出现 Installing 那一行以后会安静一阵）……" if fresh else "锁文件有变化，更新依赖……")
         command = [PYTHON, "-m", "pip", "install", "--require-hashes", "-r", lock]
         if wheelhouse:
             check_wheelhouse(wheelhouse)
@@ -257,7 +260,7 @@ def ensure_model(steps: Steps, wheelhouse: Path | None, required: bool) -> None:
         return
     if required:
         raise StartError("没有取到模型权重，上面一行是原因。修好以后再运行一次。")
-    say("      注意：模型权重还没有取到，用到真实向量的格子会报错。下次运行 start.py 会再取一次。")
+    say("      注意：模型权重还没有取到，用到真嵌入（e5）的格子会报错。下次运行 start.py 会再取一次。")
     say(f"      {advice(wheelhouse).splitlines()[-1].strip()}" if wheelhouse else "      换镜像的办法：设置 PIP_INDEX_URL。")
 
 
@@ -377,7 +380,7 @@ def launch(flags: list[str]) -> int:
     command = jupyter_command(flags)
     if "--no-browser" in command:
         say("      不自动打开浏览器：把下面出现的 http://127.0.0.1:… 整行地址复制到浏览器里打开。")
-    say("      停止：在这个窗口按两次 Ctrl-C。")
+    say("      停止：在这个窗口按两次 Ctrl-C。下面的英文是 JupyterLab 的运行记录，除了地址都不用看。")
     env = child_env()
     child = subprocess.Popen(command, cwd=ROOT, env=env)
     asked: list[float] = []  # 什么时候被要求停下
@@ -436,11 +439,11 @@ def fill_wheelhouse(folder: Path, level: str) -> dict[str, str]:
         "从零手写 RAG：离线安装文件夹\n\n"
         f"适用：{machine['platform']}，Python {machine['python']}\n\n"
         "用法：\n"
-        "1. 把课程的仓库和这个文件夹一起拷到没有网络的机器。\n"
-        "2. 在仓库文件夹里运行\n"
+        "1. 把课程文件夹（不含 .venv）和这个文件夹一起拷到没有网络的机器。\n"
+        "2. 在课程文件夹里运行\n"
         "     python start.py --wheelhouse 这个文件夹的路径\n"
         "   （Windows 上把 python 换成 py）\n"
-        "3. 第一次约几分钟，之后只要运行 python start.py。\n",
+        "3. 第一次要几分钟，之后只要运行 python start.py。\n",
         encoding="utf-8",
     )
     return machine
@@ -588,7 +591,9 @@ def run_lessons(arguments: list[str], level: str, wheelhouse: Path | None) -> in
     prepare(Steps(4), level, wheelhouse, model="required")
     with tempfile.TemporaryDirectory(prefix="rl-", ignore_cleanup_errors=True) as folder:
         env = offline_env(Path(folder))
-        del env["RAG_LESSONS_CACHE"]  # 用平时的缓存：算过的向量不必再算
+        env.pop("RAG_LESSONS_CACHE")  # 用平时的缓存：算过的向量不必再算
+        if "RAG_LESSONS_CACHE" in os.environ:
+            env["RAG_LESSONS_CACHE"] = os.environ["RAG_LESSONS_CACHE"]
         return run([PYTHON, "-m", "rag_lessons.course.notebooks", "run", *arguments], env=env)
 
 
@@ -660,10 +665,12 @@ def main(arguments: list[str]) -> int:
         return run_lessons(arguments, level, wheelhouse)
     if command == "bench":
         return bench(arguments, wheelhouse)
-    if command in ("doctor", "ask", "fetch-model"):
+    if command in ("doctor", "fetch-model"):
         if venv_version() is None or "package" not in read_stamp():
             raise StartError("环境还没有装好。请先运行一次 python start.py。")
         return run([PYTHON, "-m", "rag_lessons", command, *arguments])
+    if command in WANTS:
+        raise StartError(f"{command} 后面要写{WANTS[command]}。")
     raise StartError(f"看不懂「{' '.join([command, *arguments])}」。\n\n{USAGE}")
 
 

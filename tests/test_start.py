@@ -284,6 +284,26 @@ def test_mistyped_command_gets_one_sentence(arguments: list[str]) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(("arguments", "wanted"), [(["fresh"], "fresh 05"), (["wheelhouse"], "文件夹"), (["wheelhouse", "a", "b"], "文件夹")])
+def test_missing_argument_is_named(start_py: ModuleType, arguments: list[str], wanted: str) -> None:
+    with pytest.raises(start_py.StartError, match=wanted) as error:
+        start_py.main(arguments)
+    assert len(str(error.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("folder", [None, "/somewhere"])
+def test_run_uses_the_everyday_cache(start_py: ModuleType, monkeypatch: pytest.MonkeyPatch, folder: str | None) -> None:
+    seen: list[dict[str, str]] = []
+    monkeypatch.setattr(start_py, "PYTHON", Path(sys.executable))
+    monkeypatch.setattr(start_py, "prepare", lambda *_, **__: None)
+    monkeypatch.setattr(start_py, "run", lambda command, env: seen.append(env) or 0)
+    monkeypatch.delenv("RAG_LESSONS_CACHE", raising=False)
+    if folder:
+        monkeypatch.setenv("RAG_LESSONS_CACHE", folder)
+    assert start_py.run_lessons(["00"], "core", None) == 0
+    assert seen[0].get("RAG_LESSONS_CACHE") == folder
+
+
 def test_read_only_folder_gets_one_sentence(tmp_path: Path) -> None:
     root = copy_repo(tmp_path / "仓库")
     (root / "my").write_text("这里本来该是文件夹", encoding="utf-8")

@@ -7,14 +7,14 @@
 
     EXERCISES = [
         Exercise(
-            id="3.1", title="两段文字的字符对", reference=bigrams,
+            id="3.1", title="两段文字的字对", reference=bigrams,
             cases=[case("四个字", "失控保护"), case("一个字", "失"), case("空串", "")],
             wrong=[
                 Wrong("按单字切", list, "你切的是单字；每次要取相邻的两个字。"),
                 Wrong("步长为 2", lambda t: [t[i:i + 2] for i in range(0, len(t), 2)],
-                      "步长是 2，中间的字符对漏了；步长应是 1。"),
+                      "步长是 2，中间的字对漏了；步长应是 1。"),
             ],
-            follow_up="n 个字有 n-1 个字符对。",
+            follow_up="n 个字有 n-1 个字对。",
         ),
         Exercise(id="3.2", title="余弦", kind="value", reference=0.5, tolerance=0.01,
                  wrong=[Wrong("忘了开方", 0.25, "分母要开平方。")]),

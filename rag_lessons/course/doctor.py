@@ -112,7 +112,7 @@ def check_packages(root: Path = ROOT) -> Iterator[Line]:
         yield Line(FAIL, "依赖包", f"缺 {len(missing)} 个：{'、'.join(missing)}", REINSTALL)
     if differ:
         yield Line(NOTE, "依赖包", f"{len(differ)} 个与锁文件不同：{'、'.join(differ)}",
-                   "结果的末位可能与书上不同；想完全一致就运行 python start.py")  # fmt: skip
+                   "结果的末位可能与课程里存下的不同；想完全一致就运行 python start.py")  # fmt: skip
     elif fine == len(wanted):
         yield Line(OK, "依赖包", f"{fine} 个都在，版本与锁文件一致" if pins else f"{fine} 个都在，版本合适")
 

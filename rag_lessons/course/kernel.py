@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MAX_BLAS_THREADS = 4  # 一间教室共用一台服务器时，谁也不该占满所有核
 
 EMBEDDING_NAMES = {
-    "toy": "字符对哈希（玩具，不调用模型）",
+    "toy": "字对哈希（玩具，不调用模型）",
     "e5": "multilingual-e5-small（4-bit，本机 numpy）",
     "zhipu": "zhipuai embedding-3（网络服务）",
 }

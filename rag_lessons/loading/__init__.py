@@ -90,7 +90,7 @@ def _load(path: Path, source: str, encoding: str | None = None) -> Document:
 def readable_name(name: str) -> str:
     """文件名写成能显示、能存盘的样子。
 
-    中文 Windows 打的 zip，在 Linux 上解开后文件名是 GBK 字节，Python 用代用码位表示；这里还原成汉字。
+    中文 Windows 打的 zip，在 Linux 上解开后文件名是 GBK 字节，Python 用代理码位表示；这里还原成汉字。
 
     >>> readable_name("测试.txt")
     '测试.txt'

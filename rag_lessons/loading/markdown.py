@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rag_lessons.types import RagLessonsError
 
 MAX_COLUMNS = 1000      # HTML 标准规定 colspan 最多 1000
-MAX_CELLS = 200_000     # 一张表展开合并格以后最多多少格；再多就是有人拿 rowspan 开玩笑
+MAX_CELLS = 200_000     # 一张表展开合并格以后最多多少格；再多就不像真的表格
 
 _LOOKS_LIKE_MARKUP = re.compile(r"#{1,6}(?:\s|$)|```|~~~")
 

@@ -336,7 +336,7 @@ class Run:
         if not self.font.readable:
             return "\ufffd" * len(self.codes)
         text = "".join(self.font.text[code] for code in self.codes)
-        if any("\ud800" <= c <= "\udfff" for c in text):        # UTF-16 的代用对分在两个码里
+        if any("\ud800" <= c <= "\udfff" for c in text):        # UTF-16 的代理对分在两个码里
             text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return strip_invisible(text).replace("\u00a0", " ")
 
