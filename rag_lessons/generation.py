@@ -45,11 +45,11 @@ def sentences(text: str) -> list[str]:
 
 
 class ExtractiveGenerator:
-    """抄录式回答：从资料里挑最贴近问题的几句，逐字引用并写上编号。
+    """抽取式回答：从资料里挑最贴近问题的几句，逐字引用并写上编号。
 
     参数
     ----
-    embedder : 用来比较句子和问题；不给时用字对重合（ToyEmbedder）。给真嵌入器，换了说法的问题也能挑对。
+    embedder : 用来比较句子和问题；不给时用字对重合（ToyEmbedder）。给真嵌入（例如 E5Embedder），换了说法的问题也能挑对。
     limit : 最多抄几句，默认 2。
     """
 

@@ -1,6 +1,6 @@
 """VectorIndex：一个 numpy 矩阵加一列块，检索就是一次矩阵乘法。
 
-十万条以内不需要向量数据库；到那时该换什么，见课程 A1。
+十万条以内不需要向量数据库；再多时该换什么，见第 A1 课。
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ def check_question(question: object) -> None:
 
 
 def in_order(chunks: Sequence[Chunk]) -> list[Chunk]:
-    """按（来源、位置）排好并去掉重复的块：结果不依赖喂进来的次序，建库格子跑几遍也不会有副本。"""
+    """按（来源、位置）排好并去掉重复的块：结果不依赖喂进来的次序，建索引的格子跑几遍也不会有副本。"""
     unique = {chunk.id: chunk for chunk in chunks}
     return sorted(unique.values(), key=lambda c: (c.source, c.start, c.end, c.id))
 
 
 def indexable(chunks: Sequence[Chunk]) -> list[Chunk]:
-    """可以建库的块：排好、去重，空白的不要；混进别的类型时抛出 RagLessonsError。"""
+    """可以放进索引的块：排好、去重，空白的不要；混进别的类型时抛出 RagLessonsError。"""
     for chunk in chunks:
         if not isinstance(chunk, Chunk):
             raise RagLessonsError(f"这里要 Chunk 的列表，收到 {type(chunk).__name__}；请先用 chunk_by_... 切块。")
@@ -88,7 +88,7 @@ class VectorIndex:
     chunks : 按（来源、位置）排好的块。
     vectors : (n, dim) float32，每行单位长度，与 chunks 一一对应。
     embedder : 查询时用同一个嵌入器。
-    space : 建库时的向量空间；换了别的空间会报错，哪怕维数一样。
+    space : 建索引时的向量空间；换了别的空间会报错，哪怕维数一样。
     """
 
     def __init__(self, chunks: Sequence[Chunk], vectors: FloatArray, embedder: Embedder, space: str) -> None:
@@ -117,7 +117,7 @@ class VectorIndex:
         return f"VectorIndex({len(self)} 块, 空间 {self.space!r})"
 
     def check_space(self) -> None:
-        """问题的向量必须和库里的向量来自同一个空间，否则余弦没有意义。"""
+        """问题的向量必须和索引里的向量来自同一个空间，否则余弦没有意义。"""
         if self.embedder.space != self.space:
             raise RagLessonsError(
                 f"这个索引是用 {self.space!r} 建的，现在的嵌入器是 {self.embedder.space!r}；两个空间不能比较。"
@@ -132,7 +132,7 @@ class VectorIndex:
         参数
         ----
         query : 问题；空白时抛出 RagLessonsError。
-        k : 最多几条；比库大时返回全部。小于 1 时抛出 RagLessonsError。
+        k : 最多几条；比块数还大时返回全部。小于 1 时抛出 RagLessonsError。
         threshold : 余弦低于它的不要。各模型的合适值不同，见第 04、05 课。
         where : 块 → 要不要；先筛选，再取前 k。
         """
@@ -146,7 +146,7 @@ class VectorIndex:
     def search_vector(
         self, vector: FloatArray, k: int = 3, threshold: float | None = None, where: Where | None = None
     ) -> list[Hit]:
-        """已经有向量时直接检索；向量会先归一。参数同 search。"""
+        """已经有向量时直接检索；向量会先归一化。参数同 search。"""
         check_k(k)
         vector = np.asarray(vector, dtype=np.float32)
         if not self.chunks:
@@ -175,10 +175,10 @@ class VectorIndex:
         return self.vectors[[self._row[hit.chunk.id] for hit in hits]]
 
     def sync(self, chunks: Sequence[Chunk]) -> SyncCounts:
-        """把库换成这些块，只给内容没见过的块算向量。
+        """把索引换成这些块，只给内容没见过的块算向量。
 
         插入一行会让后面所有块的位置和 id 都变，但文字没变，向量就照用。返回 SyncCounts。
-        嵌入中途失败时抛出错误，库保持原样。
+        嵌入中途失败时抛出错误，索引保持原样。
         """
         self.check_space()
         chunks = indexable(chunks)
@@ -223,9 +223,9 @@ class VectorIndex:
                 with archive.open("vectors.npy") as part:
                     vectors = np.lib.format.read_array(part, allow_pickle=False)
         except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OSError):
-            raise RagLessonsError(f"{path.name} 不是完整的索引文件；请删掉它，重新建库再 save。") from None
+            raise RagLessonsError(f"{path.name} 不是完整的索引文件；请删掉它，重建索引再 save。") from None
         if meta.get("version") != FILE_VERSION:
-            raise RagLessonsError(f"{path.name} 的格式版本是 {meta.get('version')}，这里只认 {FILE_VERSION}；请重新建库。")
+            raise RagLessonsError(f"{path.name} 的格式版本是 {meta.get('version')}，这里只认 {FILE_VERSION}；请重建索引。")
         index = cls([Chunk(**record) for record in meta["chunks"]], vectors, embedder, meta["space"])
         index.check_space()
         return index

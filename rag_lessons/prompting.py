@@ -33,7 +33,7 @@ def fence_mark(texts: Sequence[str]) -> str:
 def build_prompt(question: str, hits: Sequence[Hit]) -> str:
     """问题 + 检索结果 → 一份提示词。
 
-    每段资料带编号、出处、标题路径和相关度，前后有带随机记号的围栏；资料原文一字不改。
+    每段资料带编号、出处、标题路径和相关度，前后有围栏，围栏上的记号由内容算出，不会在资料里出现；资料原文一字不改。
     全文一次拼成，资料里出现 ``{question}``、``[2]``、``---`` 都不会被当成模板或别的资料。
     """
     texts = [hit.chunk.text for hit in hits]

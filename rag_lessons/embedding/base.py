@@ -1,7 +1,7 @@
 """嵌入器（embedder）的约定，以及对模型返回值的检查。
 
 不管向量从哪里来（手写的哈希、numpy 里的 e5、网络服务），都在这里过同一道关：
-条数对不对、有没有 NaN、是不是零向量、长度归一没有。子类只写 ``_encode``。
+条数对不对、有没有 NaN、是不是零向量、有没有归一化。子类只写 ``_encode``。
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def check_texts(texts: Sequence[str]) -> list[str]:
 
 
 def check_vectors(vectors: object, count: int, dim: int, space: str) -> FloatArray:
-    """检查模型返回的向量，并归一成单位长度的 float32。
+    """检查模型返回的向量，并归一化成单位长度的 float32。
 
     参数
     ----
