@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 import hashlib
+import math
+import operator
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -27,6 +30,38 @@ def is_blank(text: str) -> bool:
     [True, True, True, True, False]
     """
     return all(c.isspace() or unicodedata.category(c) in ("Cf", "Cc") for c in text)
+
+
+def check_whole(value: object, what: str, least: int) -> int:
+    """整数参数：返回普通的 int（numpy 的整数也收）；别的类型、True/False、小于 least 的，抛出 RagLessonsError。
+
+    >>> check_whole(3, "k", least=1)
+    3
+    """
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None:
+        raise RagLessonsError(f"{what}要是整数，收到 {value!r}。")
+    if number < least:
+        raise RagLessonsError(f"{what}要至少是 {least}，收到 {number}。")
+    return number
+
+
+def check_number(value: object, what: str) -> float:
+    """小数参数：返回普通的 float；不是数、True/False、NaN 时抛出 RagLessonsError。
+
+    >>> check_number(1, "threshold")
+    1.0
+    """
+    try:
+        number = math.nan if isinstance(value, bool | str | bytes) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if math.isnan(number):
+        raise RagLessonsError(f"{what} 要是一个数，收到 {value!r}。")
+    return number
 
 
 @dataclass(frozen=True)
@@ -51,6 +86,8 @@ class Document:
     def __post_init__(self) -> None:
         if not isinstance(self.source, str) or not isinstance(self.text, str):
             raise RagLessonsError("Document 的 source 和 text 都要是字符串；读文件请用 load_document。")
+        if not isinstance(self.metadata, dict):
+            raise RagLessonsError("Document 的 metadata 要是字典；没有就不写。")
         source = unicodedata.normalize("NFC", self.source.replace("\\", "/"))
         text = self.text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
         object.__setattr__(self, "source", source)
@@ -80,6 +117,10 @@ class Chunk:
     metadata: dict[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.text, str) or not isinstance(self.source, str):
+            raise RagLessonsError("Chunk 的 text 和 source 都要是字符串。")
+        if not isinstance(self.headings, list | tuple):
+            raise RagLessonsError("Chunk 的 headings 要是几个标题的列表，例如 (\"第三章\", \"考勤\")；没有就不写。")
         object.__setattr__(self, "headings", tuple(self.headings))
 
     @cached_property
@@ -123,6 +164,15 @@ class Hit:
     score: float
     rank: int
     details: dict[str, float] = field(default_factory=dict, hash=False)
+
+
+def check_hits(hits: Iterable[Hit]) -> list[Hit]:
+    """检索结果，收成列表（也收生成器）；混进别的东西时抛出 RagLessonsError。"""
+    result = list(hits) if isinstance(hits, Iterable) and not isinstance(hits, str | bytes) else None
+    wrong = hits if result is None else next((hit for hit in result if not isinstance(hit, Hit)), None)
+    if result is None or any(not isinstance(hit, Hit) for hit in result):
+        raise RagLessonsError(f"这里要检索结果（Hit 的列表），收到 {type(wrong).__name__}；请传 index.search(...) 的返回值。")
+    return result
 
 
 @dataclass(frozen=True)

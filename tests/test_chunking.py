@@ -3,6 +3,7 @@
 import itertools
 import time
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,8 +12,13 @@ from rag_lessons import (
     Chunk,
     Document,
     RagLessonsError,
+    RagLessonsWarning,
+    ToyEmbedder,
     chunk_by_chars,
+    chunk_by_definition,
+    chunk_by_heading,
     chunk_by_lines,
+    chunk_by_meaning,
     chunk_by_paragraph,
     chunk_recursive,
 )
@@ -166,3 +172,71 @@ def test_ten_megabytes_in_linear_time():
     for chunks in (chunk_by_chars(document), chunk_by_paragraph(document), chunk_by_lines(document), chunk_recursive(document)):
         assert chunks[-1].end >= len(text.rstrip())
     assert time.perf_counter() - started < 20
+
+
+RUNS = st.lists(
+    st.sampled_from(["甲", "」", "。", "，", "\n", "\n\n", " ", "\x85", "```\n", "    y = 2\n", "\nQ1. ", "# 标题\n", "问：", "|一|二|\n|-|-|\n|1|2|\n"]),
+    max_size=80,
+).map("".join)
+
+
+@given(RUNS, st.integers(1, 40), st.data())
+def test_trimming_never_drops_a_chunk_that_holds_new_text(text, size, data):
+    overlap = data.draw(st.integers(0, size - 1))
+    for name in ("a.md", "a.py"):
+        document = Document(name, text)
+        check_invariants(document, chunk_recursive(document, size, overlap))
+        check_invariants(document, chunk_by_heading(document, size, overlap))
+
+
+def test_a_chunk_that_starts_where_the_last_one_did_replaces_it():
+    document = Document("a.md", "\n\n」」\n\n\n」」」\n\n」」」\n」\n」」\n\n」」」」」」\n\n\n\n\n」\n\n\n」\n」\n\n\n\n\n」」」")
+    check_invariants(document, chunk_recursive(document, 13, 4))
+
+
+@pytest.mark.parametrize("text", ["甲乙丙丁\n\n。戊己庚辛壬癸" * 9, "甲乙丙丁戊己 ，庚辛壬癸" * 9, "甲乙丙丁。\u3000”戊己庚辛" * 9])
+@pytest.mark.parametrize("overlap", [0, 3])
+def test_no_chunk_starts_with_a_mark_behind_white_space(text, overlap):
+    for size in range(8, 30):
+        assert not any(chunk.text[0] in "。！？；，、”」』）》" for chunk in chunk_recursive(Document("a.md", text), size, overlap))
+
+
+CHUNKERS = [chunk_by_lines, chunk_by_chars, chunk_by_paragraph, chunk_recursive, chunk_by_heading, chunk_by_definition]
+
+
+@pytest.mark.parametrize("chunker", [*CHUNKERS, lambda d, size=9: chunk_by_meaning(d, ToyEmbedder(), size)])
+def test_wrong_types_get_one_sentence(chunker):
+    document = Document("a.md", "甲乙。丙丁。")
+    for wrong in ("5", None, 2.5, True, float("nan"), [5]):
+        with pytest.raises(RagLessonsError, match="整数"):
+            chunker(document, wrong)
+    for wrong in ("一段文字", None, [document], b"x"):
+        with pytest.raises(RagLessonsError, match="Document"):
+            chunker(wrong, 5)
+    assert [type(chunk.start) for chunk in chunker(document, np.int64(300))] == [int]
+
+
+@pytest.mark.parametrize("wrong", [None, "toy", ToyEmbedder])
+def test_meaning_wants_an_embedder(wrong):
+    with pytest.raises(RagLessonsError, match="嵌入器"):
+        chunk_by_meaning(Document("a.md", "甲。乙。"), wrong)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["# 甲\n" * 40_000, "问：甲\n答：乙\n" * 20_000, "！" * 200_000, "甲”" * 100_000, "，" * 200_000, "\n" * 200_000, "\n " * 100_000 + "x"],
+    ids=["headings", "entries", "marks", "quotes", "commas", "newlines", "indents"],
+)
+def test_time_grows_with_length_not_its_square(text):
+    document = Document("a.md", text)
+    started = time.process_time()
+    chunk_recursive(document)
+    chunk_by_heading(document)
+    assert time.process_time() - started < 12
+
+
+def test_code_too_deep_for_the_parser_is_still_cut():
+    for text in ("x = " + "-" * 100_000 + "1", "x = " + "(" * 100_000):
+        with pytest.warns(RagLessonsWarning, match="语法"):
+            chunks = chunk_by_definition(Document("a.py", text))
+        assert "".join(chunk.text for chunk in chunks) == text

@@ -5,19 +5,27 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
-from rag_lessons.types import Chunk, Document, RagLessonsError, is_blank
+from rag_lessons.types import Chunk, Document, RagLessonsError, check_whole, is_blank
+
+Span = TypeVar("Span", bound=tuple)         # (start, end)，后面可以还有别的
 
 
-def check_size(size: int, overlap: int = 0) -> None:
-    """块长至少 1；重叠不小于 0，且小于块长，否则窗口不会前进。"""
-    if size < 1:
-        raise RagLessonsError(f"块长要至少是 1，收到 {size}。")
-    if overlap < 0:
-        raise RagLessonsError(f"重叠不能是负数，收到 {overlap}。")
+def check_size(size: int, overlap: int = 0) -> tuple[int, int]:
+    """块长至少 1；重叠不小于 0，且小于块长，否则窗口不会前进。返回普通的整数。"""
+    size, overlap = check_whole(size, "块长", least=1), check_whole(overlap, "重叠", least=0)
     if overlap >= size:
         raise RagLessonsError(f"重叠 {overlap} 必须小于块长 {size}，否则每次都退回原地，永远切不完。")
+    return size, overlap
+
+
+def check_document(document: Document) -> None:
+    """切块函数收一份 Document；直接给文字、或给整个列表，是常见的手误。"""
+    if isinstance(document, str):
+        raise RagLessonsError('切块要的是 Document，收到的是 str；请写成 Document("文件名.md", 文字)，或用 load_document 读。')
+    if not isinstance(document, Document):
+        raise RagLessonsError(f"切块要的是一份 Document，收到的是 {type(document).__name__}；有好几份时，一份一份地切。")
 
 
 class Cutter:
@@ -29,7 +37,7 @@ class Cutter:
     def __init__(self, document: Document) -> None:
         self.document = document
         self._counted, self._line = 0, 1                # 数到了哪个位置、那里是第几行
-        self._pages = list(document.metadata.get("page_starts", ()))
+        self._pages = list(document.metadata.get("page_starts") or ())
 
     def cut(
         self, start: int, end: int, headings: tuple[str, ...] = (), embedding_text: str | None = None
@@ -69,10 +77,12 @@ def trim(text: str, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-def no_nesting(spans: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:
-    """去掉首尾空白以后，起点或终点没有前进的段不要：它整个落在前一段里。"""
-    last_start, last_end = -1, -1
-    for start, end in spans:
-        if start > last_start and end > last_end:
-            yield start, end
-            last_start, last_end = start, end
+def no_nesting(spans: Iterable[Span]) -> list[Span]:
+    """每段 (start, end, …) 去掉首尾空白以后，可能有一段整个落在邻居里：只留大的那段，一个字也不丢。"""
+    kept: list[Span] = []
+    for span in spans:
+        while kept and span[0] <= kept[-1][0] and span[1] >= kept[-1][1]:
+            kept.pop()                                  # 前一段在这一段里面
+        if not kept or span[1] > kept[-1][1]:
+            kept.append(span)
+    return kept

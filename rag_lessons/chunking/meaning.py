@@ -8,9 +8,9 @@ from bisect import bisect_left
 
 import numpy as np
 
-from rag_lessons.chunking.base import check_size, make_chunks, no_nesting, trim
+from rag_lessons.chunking.base import check_document, check_size, make_chunks, no_nesting, trim
 from rag_lessons.chunking.recursive import recursive_spans
-from rag_lessons.embedding.base import Embedder
+from rag_lessons.embedding.base import Embedder, check_embedder
 from rag_lessons.types import Chunk, Document, is_blank
 
 # 句界：空行、换行、句末标点（连同后面的引号、括号）
@@ -52,7 +52,9 @@ def chunk_by_meaning(document: Document, embedder: Embedder, size: int = 800) ->
     embedder : 用来比较前后句子的嵌入器；每个句界要算两次向量，是最贵的切法。
     size : 每块最多多少个字符；一句就超过它时，在句内递归切。
     """
-    check_size(size)
+    check_document(document)
+    check_embedder(embedder)
+    size, _ = check_size(size)
     text = document.text
     spans = [(a + x, a + y) for a, b in sentence_spans(text) for x, y in recursive_spans(text[a:b], size, 0)]
     spans = [span for span in spans if not is_blank(text[span[0]:span[1]])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rag_lessons.chunking.base import check_size, make_chunks, no_nesting, trim
+from rag_lessons.chunking.base import check_document, check_size, make_chunks, no_nesting, trim
 from rag_lessons.types import Chunk, Document
 
 SENTENCE_MARKS = "。！？!?…"
@@ -12,15 +12,21 @@ CLAUSE_MARKS = "；;，,、：:"
 # 不能放在一块开头的字：它们属于前一句。后半是西文的，只在一行中间才算
 NO_START_HAN = frozenset("。！？；，、：…」』”’）》】〉")
 NO_START = NO_START_HAN | frozenset("!?;,:.)]}")
+# 从断点起要一并留给前一块的字；中间隔着空白也算，因为块首的空白会被去掉
+BELONGS_HAN = re.compile(rf"(?:\s*[{''.join(sorted(NO_START_HAN))}])+")
+BELONGS = re.compile(rf"(?:[{re.escape(''.join(sorted(NO_START)))}]|\s+[{''.join(sorted(NO_START_HAN))}])+")
+RUN = "".join(sorted(NO_START)) + " \n\t\u3000\xa0"
+LOOK_AHEAD = 64             # 过了窗口再往前看多远
 
 SENTENCE_END = re.compile(rf"[{SENTENCE_MARKS}\n]|\.(?=\s)")
 CLAUSE_END = re.compile(rf"[{CLAUSE_MARKS}\s]")
 
 
-def _settle(text: str, cut: int, limit: int, banned: frozenset[str] = NO_START) -> int:
+def _settle(text: str, cut: int, limit: int, belongs: re.Pattern[str] = BELONGS) -> int:
     """把断点往后挪过不能开头的字；挪过了 limit 就是 -1。"""
-    while cut <= limit and cut < len(text) and text[cut] in banned:
-        cut += 1
+    found = belongs.match(text, cut, limit + LOOK_AHEAD)
+    if found:
+        cut = found.end()
     return cut if cut <= limit else -1
 
 
@@ -33,7 +39,7 @@ def _last(text: str, marks: str, low: int, high: int) -> int:
         cut = _settle(text, found, high)
         if cut >= 0:
             return cut
-        high = found - 1                    # 挪过了头，再往前找
+        high = min(found - 1, low - 1 + len(text[low - 1:found].rstrip(RUN)))     # 挪过了头：整串标点都不行，从它前面再找
 
 
 def _best_break(text: str, low: int, high: int) -> int:
@@ -41,7 +47,7 @@ def _best_break(text: str, low: int, high: int) -> int:
     for mark in ("\n\n", "\n"):
         found = text.rfind(mark, low - len(mark), high)
         if found >= 0:
-            cut = _settle(text, found + len(mark), high, NO_START_HAN)
+            cut = _settle(text, found + len(mark), high, BELONGS_HAN)
             if cut >= 0:
                 return cut
     cut = max(_last(text, SENTENCE_MARKS, low, high), text.rfind(". ", low - 1, high) + 1)
@@ -51,10 +57,10 @@ def _best_break(text: str, low: int, high: int) -> int:
         cut = _last(text, " \u3000\t", low, high)
     if cut >= low:
         return cut
-    cut = high
-    while cut > low and text[cut] in NO_START:
-        cut -= 1
-    return cut if text[cut] not in NO_START else high
+    if not BELONGS.match(text, high, high + LOOK_AHEAD):
+        return high
+    cut = low + len(text[low:high].rstrip(RUN)) - 1         # 退到这串标点前面的那个字
+    return cut if cut >= low else high
 
 
 def _overlap_start(text: str, start: int, cut: int, overlap: int) -> int:
@@ -95,7 +101,8 @@ def chunk_recursive(document: Document, size: int = 500, overlap: int = 60) -> l
     >>> [c.text for c in chunk_recursive(Document("a.md", "今天下雨。明天晴！后天呢？"), size=5, overlap=0)]
     ['今天下雨。', '明天晴！', '后天呢？']
     """
-    check_size(size, overlap)
+    check_document(document)
+    size, overlap = check_size(size, overlap)
     text = document.text
     spans = (trim(text, start, end) for start, end in recursive_spans(text, size, overlap))
     return make_chunks(document, no_nesting(spans))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from rag_lessons.chunking.base import check_size, make_chunks, newline_ends
-from rag_lessons.types import Chunk, Document, RagLessonsError, is_blank
+from rag_lessons.chunking.base import check_document, check_size, make_chunks, newline_ends
+from rag_lessons.types import Chunk, Document, check_whole, is_blank
 
 PARAGRAPH_BREAK = re.compile(r"\n[^\S\n]*(?:\n[^\S\n]*)+")     # 一个或多个空行
 
@@ -36,8 +36,8 @@ def chunk_by_lines(document: Document, lines: int = 40) -> list[Chunk]:
     >>> [c.text for c in chunk_by_lines(Document("a.py", "一\\n二\\n三"), lines=2)]
     ['一\\n二', '三']
     """
-    if lines < 1:
-        raise RagLessonsError(f"每块至少 1 行，收到 {lines}。")
+    check_document(document)
+    lines = check_whole(lines, "每块的行数", least=1)
     return make_chunks(document, line_spans(document.text, lines))
 
 
@@ -47,7 +47,8 @@ def chunk_by_chars(document: Document, size: int = 500, overlap: int = 50) -> li
     >>> [c.text for c in chunk_by_chars(Document("a.md", "甲乙丙丁戊"), size=3, overlap=1)]
     ['甲乙丙', '丙丁戊']
     """
-    check_size(size, overlap)
+    check_document(document)
+    size, overlap = check_size(size, overlap)
     return make_chunks(document, window_spans(len(document.text), size, overlap))
 
 
@@ -69,7 +70,8 @@ def chunk_by_paragraph(document: Document, max_chars: int = 1200, overlap: int =
     >>> [c.text for c in chunk_by_paragraph(Document("a.md", "甲甲\\n\\n乙乙\\n\\n丙丙"), max_chars=7, overlap=2)]
     ['甲甲\\n\\n乙乙', '乙乙\\n\\n丙丙']
     """
-    check_size(max_chars, overlap)
+    check_document(document)
+    max_chars, overlap = check_size(max_chars, overlap)
     pieces: list[tuple[int, int]] = []
     for start, end in paragraph_spans(document.text):
         if end - start <= max_chars:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from rag_lessons.chunking.base import Cutter, check_size, newline_ends, trim
+from rag_lessons.chunking.base import Cutter, check_document, check_size, newline_ends, no_nesting, trim
 from rag_lessons.chunking.recursive import chunk_recursive, recursive_spans
 from rag_lessons.types import Chunk, Document, RagLessonsError, RagLessonsWarning, is_blank
 
@@ -165,10 +165,10 @@ def _pieces(text: str, blocks: list[Block], size: int, overlap: int) -> Iterator
 def _text_pieces(text: str, start: int, end: int, size: int, overlap: int) -> Iterator[Piece]:
     entries = [start + m.start() for m in ENTRY.finditer(text[start:end])]
     if len(entries) >= 2:                               # 问答：一条一块
-        cuts = [start, *[e for e in entries if e > start], end]
+        cuts, marks = [start, *[e for e in entries if e > start], end], set(entries)
         for a, b in itertools.pairwise(cuts):
             for x, y in recursive_spans(text[a:b], size, overlap):
-                yield Piece(a + x, a + y, alone=a in entries)
+                yield Piece(a + x, a + y, alone=a in marks)
         return
     for a, b in recursive_spans(text[start:end], size, overlap):
         yield Piece(start + a, start + b)
@@ -178,7 +178,7 @@ def _sections(blocks: list[Block]) -> Iterator[list[Block]]:
     """一节 = 标题和它下面的块，到下一个标题为止；光有标题没有正文的，并到下一节。"""
     section: list[Block] = []
     for block in blocks:
-        if block.kind == "heading" and any(b.kind != "heading" for b in section):
+        if block.kind == "heading" and section and section[-1].kind != "heading":
             yield section
             section = []
         section.append(block)
@@ -212,7 +212,8 @@ def chunk_by_heading(
     <BLANKLINE>
     提前三天。
     """
-    check_size(size, overlap)
+    check_document(document)
+    size, overlap = check_size(size, overlap)
     if tables not in ("rows", "sentences"):
         raise RagLessonsError(f'tables 只能是 "rows" 或 "sentences"，收到 {tables!r}。')
     if document.source.lower().endswith(CODE_SUFFIXES):
@@ -250,12 +251,8 @@ def _with_paths(
     text, cutter = document.text, Cutter(document)
     in_tables = [b for b in blocks if b.kind == "table"] if tables == "sentences" else []
     chunks: list[Chunk] = []
-    last_start = last_end = -1
-    for start, end, path, header in spans:
-        start, end = trim(text, start, end)
-        if start <= last_start or end <= last_end or is_blank(text[start:end]):
-            continue
-        last_start, last_end = start, end
+    trimmed = ((*trim(text, start, end), path, header) for start, end, path, header in spans)
+    for start, end, path, header in no_nesting(s for s in trimmed if not is_blank(text[s[0]:s[1]])):
         body = _with_tables(text, start, end, in_tables, path, header)
         if not body and header:
             body = header + "\n" + text[start:end]
@@ -328,13 +325,14 @@ def chunk_by_definition(document: Document, size: int = 800) -> list[Chunk]:
     >>> [(c.headings, c.line) for c in chunk_by_definition(Document("a.py", code))]
     [(('a.py',), 1), (('a.py', 'A'), 4), (('a.py', 'g'), 9)]
     """
-    check_size(size)
+    check_document(document)
+    size, _ = check_size(size)
     text = document.text
     if not document.source.lower().endswith((".py", ".pyi")):
         return chunk_recursive(document, size, 0)
     try:
         top = definition_spans(text)
-    except (SyntaxError, ValueError, RecursionError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
         where = f"第 {line} 行" if line else "文件"
         warnings.warn(f"{document.source} 的{where}不合 Python 语法，改按标点和换行切。", RagLessonsWarning, stacklevel=2)
@@ -371,7 +369,7 @@ def _class_at(code: str) -> ast.ClassDef | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             body = ast.parse("if 1:\n" + code if code[:1].isspace() else code).body
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     body = body[0].body if code[:1].isspace() and isinstance(body[0], ast.If) else body
     classes = [node for node in body if isinstance(node, ast.ClassDef)]

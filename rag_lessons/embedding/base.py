@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -40,10 +40,20 @@ class Embedder(Protocol):
     def embed_query(self, text: str) -> FloatArray: ...
 
 
+def check_embedder(embedder: object) -> None:
+    """能算向量的对象；只写名字、忘了写括号，是常见的手误。"""
+    if isinstance(embedder, type):
+        raise RagLessonsError(f"收到的是类 {embedder.__name__}，不是嵌入器；后面加上括号：{embedder.__name__}()。")
+    if not callable(getattr(embedder, "embed_documents", None)):
+        raise RagLessonsError(f"这里要嵌入器，收到的是 {type(embedder).__name__}；例如 ToyEmbedder()，或 get_embedder(\"e5\")。")
+
+
 def check_texts(texts: Sequence[str]) -> list[str]:
     """确认收到的是字符串的列表；只给一个字符串是常见的手误，逐字拆开会得到一堆错的向量。"""
     if isinstance(texts, str | bytes):
         raise RagLessonsError("这里要的是字符串列表；只有一条时写成 [text]，或用 embed_query(text)。")
+    if not isinstance(texts, Iterable):
+        raise RagLessonsError(f"这里要的是字符串列表，收到的是 {type(texts).__name__}；只有一条时写成 [text]。")
     result = list(texts)
     for i, text in enumerate(result):
         if not isinstance(text, str):
