@@ -59,6 +59,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """运行命令，返回退出码：0 成功，1 失败（原因写到 stderr）。"""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # 写不出汉字的终端上，显示问号，不要停下
     arguments = build_parser().parse_args(argv)
     try:
         return arguments.run(arguments)
@@ -69,6 +72,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(error, file=sys.stderr)
             return 1
         raise
+    except OSError as error:
+        print(f"读写文件时出错：{error}；请检查磁盘空间和权限。", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("已停止。", file=sys.stderr)
         return 130

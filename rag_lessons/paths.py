@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 import uuid
@@ -15,7 +16,37 @@ from pathlib import Path
 
 from platformdirs import user_cache_dir
 
-from rag_lessons.types import RagLessonsWarning
+from rag_lessons.types import RagLessonsError, RagLessonsWarning
+
+
+def as_path(path: str | os.PathLike[str]) -> Path:
+    """路径参数 → Path；不是路径、系统存不下的名字（太长、含 NUL 或不成对的代理字符）抛出 RagLessonsError。
+
+    >>> as_path("a/b.npz").as_posix()
+    'a/b.npz'
+    """
+    try:
+        result = Path(path)
+        os.fsencode(result)
+        result.is_file()
+    except TypeError:
+        raise RagLessonsError(f"路径要是字符串或 Path，收到 {type(path).__name__}。") from None
+    except UnicodeError:
+        raise RagLessonsError("路径里有不成对的代理字符，系统认不出；请改一个名字。") from None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise RagLessonsError(f"路径太长，系统存不下：{str(path)[:40]}……；请换一个短的。") from None
+    if "\0" in str(path):
+        raise RagLessonsError("路径里有 NUL 字符，系统不收；请改一个名字。")
+    return result
+
+
+def expand_home(path: str | os.PathLike[str], name: str) -> Path:
+    """把开头的 ``~`` 换成家目录；换不成（没有那个用户、没有家目录）时抛出 RagLessonsError。"""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise RagLessonsError(f"{name} 里的 {path} 以 ~ 开头，而家目录找不到；请写成完整的路径。") from None
 
 
 def repo_root() -> Path:
@@ -47,7 +78,7 @@ def preferred_cache_dir() -> Path:
     有环境变量 ``RAG_LESSONS_CACHE`` 就用它，否则是系统给每个用户的缓存文件夹。
     """
     chosen = os.environ.get("RAG_LESSONS_CACHE", "").strip()
-    return Path(chosen).expanduser() if chosen else Path(user_cache_dir("rag_lessons", appauthor=False))
+    return expand_home(chosen, "RAG_LESSONS_CACHE") if chosen else Path(user_cache_dir("rag_lessons", appauthor=False))
 
 
 def cache_dir() -> Path:

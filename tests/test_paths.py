@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rag_lessons import paths
-from rag_lessons.types import RagLessonsWarning
+from rag_lessons.types import RagLessonsError, RagLessonsWarning
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -46,3 +46,25 @@ def test_unwritable_cache_falls_back_with_one_warning(monkeypatch, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert paths.cache_dir() == folder
+
+
+@pytest.mark.parametrize("wrong", [None, 5, b"x", [], "a\0b", "\ud800", "x" * 5000])
+def test_a_path_the_system_cannot_hold_is_explained(wrong):
+    with pytest.raises(RagLessonsError, match="路径"):
+        paths.as_path(wrong)
+
+
+@pytest.mark.parametrize("name", ["RAG_LESSONS_CACHE", "RAG_LESSONS_E5", "RAG_LESSONS_WHEELHOUSE"])
+def test_a_home_that_does_not_exist_is_one_sentence(name, tmp_path):
+    env = {key: value for key, value in os.environ.items() if not key.startswith("RAG_LESSONS_E5")}
+    env |= {"RAG_LESSONS_CACHE": str(tmp_path), "PIP_NO_INDEX": "1", name: "~no-such-user/x"}
+    command = [sys.executable, "-m", "rag_lessons", "fetch-model"]
+    done = subprocess.run(command, env={**env, "PYTHONIOENCODING": "utf-8"}, capture_output=True, encoding="utf-8")
+    assert done.returncode == 1
+    assert "完整的路径" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_the_command_line_survives_a_terminal_without_chinese():
+    command = [sys.executable, "-m", "rag_lessons", "-h"]
+    done = subprocess.run(command, env={**os.environ, "PYTHONIOENCODING": "ascii"}, capture_output=True, encoding="ascii")
+    assert done.returncode == 0 and "doctor" in done.stdout and "Traceback" not in done.stderr

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rag_lessons.paths import cache_dir, preferred_cache_dir
+from rag_lessons.paths import cache_dir, expand_home, preferred_cache_dir
 from rag_lessons.progress import Bar, watched
 from rag_lessons.types import RagLessonsError
 
@@ -72,7 +72,7 @@ def model_path() -> Path | None:
     """
     named = os.environ.get("RAG_LESSONS_E5", "").strip()
     if named:
-        path = Path(named).expanduser()
+        path = expand_home(named, "RAG_LESSONS_E5")
         if not path.is_file():
             raise FileNotFoundError(f"RAG_LESSONS_E5 指的 {path} 不是文件；请改对路径，或去掉这个环境变量。")
         return path
@@ -176,7 +176,7 @@ def _from_wheelhouse(release: Release, wheelhouse: str | Path | None, echo: Echo
     for folder in (wheelhouse, os.environ.get("RAG_LESSONS_WHEELHOUSE", "").strip()):
         if not folder:
             continue
-        found = sorted(Path(folder).expanduser().glob(f"{release.package}-{release.version}-*.whl"))
+        found = sorted(expand_home(folder, "wheelhouse").glob(f"{release.package}-{release.version}-*.whl"))
         for wheel in found:
             if wheel.stat().st_size == release.wheel_size and _sha256(wheel) == release.wheel_sha256:
                 echo(f"从 {wheel.parent} 里的 {wheel.name} 取出 e5 权重。")
