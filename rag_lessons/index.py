@@ -5,18 +5,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import tempfile
+import uuid
 import zipfile
-from collections.abc import Callable, Sequence
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from rag_lessons.embedding.base import Embedder, FloatArray
-from rag_lessons.types import Chunk, Hit, RagLessonsError, is_blank
+from rag_lessons.embedding.base import Embedder, FloatArray, check_embedder, check_vectors
+from rag_lessons.paths import as_path
+from rag_lessons.types import Chunk, Hit, RagLessonsError, check_hits, check_number, is_blank
 
 Where = Callable[[Chunk], bool]
 # 索引文件的格式版本；格式变了就加一，旧文件会得到一句说明而不是乱码
@@ -65,6 +70,9 @@ def in_order(chunks: Sequence[Chunk]) -> list[Chunk]:
 
 def indexable(chunks: Sequence[Chunk]) -> list[Chunk]:
     """可以放进索引的块：排好、去重，空白的不要；混进别的类型时抛出 RagLessonsError。"""
+    if not isinstance(chunks, Iterable):
+        raise RagLessonsError(f"这里要 Chunk 的列表，收到 {type(chunks).__name__}；只有一块时写成 [chunk]。")
+    chunks = list(chunks)                       # 也收生成器
     for chunk in chunks:
         if not isinstance(chunk, Chunk):
             raise RagLessonsError(f"这里要 Chunk 的列表，收到 {type(chunk).__name__}；请先用 chunk_by_... 切块。")
@@ -106,8 +114,10 @@ class VectorIndex:
     @classmethod
     def build(cls, chunks: Sequence[Chunk], embedder: Embedder) -> VectorIndex:
         """给每块算向量。重复的块只留一份；没有块也能建，检索时得到空列表。"""
+        check_embedder(embedder)
         chunks = indexable(chunks)
         vectors = embedder.embed_documents([chunk.embedding_text for chunk in chunks])
+        vectors = check_vectors(vectors, len(chunks), embedder.dim, embedder.space)
         return cls(chunks, vectors, embedder, embedder.space)
 
     def __len__(self) -> int:
@@ -148,7 +158,10 @@ class VectorIndex:
     ) -> list[Hit]:
         """已经有向量时直接检索；向量会先归一化。参数同 search。"""
         check_k(k)
-        vector = np.asarray(vector, dtype=np.float32)
+        threshold = None if threshold is None else check_number(threshold, "threshold")
+        if where is not None and not callable(where):
+            raise RagLessonsError(f"where 要是函数，收到 {where!r}；例如 where=lambda chunk: chunk.source == \"a.md\"。")
+        vector = _query_vector(vector)
         if not self.chunks:
             return []
         if vector.shape != (self.vectors.shape[1],):
@@ -169,6 +182,7 @@ class VectorIndex:
 
     def vectors_of(self, hits: Sequence[Hit]) -> FloatArray:
         """几条结果各自的向量 (len(hits), dim)。"""
+        hits = check_hits(hits)
         missing = [hit.chunk.label for hit in hits if hit.chunk.id not in self._row]
         if missing:
             raise RagLessonsError(f"{missing[0]} 不在这个索引里；请用检索出它的那个索引。")
@@ -186,35 +200,42 @@ class VectorIndex:
         new_texts = list(dict.fromkeys(c.embedding_text for c in chunks if c.embedding_text not in row_of_text))
         new_row = {text: len(self.chunks) + i for i, text in enumerate(new_texts)}
         fresh = self.embedder.embed_documents(new_texts) if new_texts else self.vectors[:0]
+        dim = self.vectors.shape[1] if len(self.vectors) else self.embedder.dim
+        fresh = check_vectors(fresh, len(new_texts), dim, self.space)
         pool = np.concatenate([self.vectors, fresh]) if len(self.vectors) else fresh
         rows = [row_of_text.get(c.embedding_text, new_row.get(c.embedding_text, 0)) for c in chunks]
         added = sum(c.embedding_text in new_row for c in chunks)
-        before, after = {c.id for c in self.chunks}, {c.id for c in chunks}
-        moved = sum(c.id not in before and c.embedding_text in row_of_text for c in chunks)
-        counts = SyncCounts(added, len(before - after) - moved, len(chunks) - added)
+        gone = Counter(c.embedding_text for c in self.chunks) - Counter(c.embedding_text for c in chunks)
+        counts = SyncCounts(added, gone.total(), len(chunks) - added)
         self._hold(chunks, pool[rows])
         return counts
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """存成一个文件：向量、块、空间的名字。先写在旁边再换名，中途被打断时旧文件还在。"""
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path = as_path(path)
+        if not path.name or path.is_dir():
+            raise RagLessonsError(f"{path} 是文件夹；请写上文件名，例如 {path / 'index.zip'}。")
         meta = {"version": FILE_VERSION, "space": self.space, "chunks": [asdict(chunk) for chunk in self.chunks]}
-        handle, name = tempfile.mkstemp(prefix=path.name + ".", suffix=".part", dir=path.parent)
+        described = json.dumps(meta, ensure_ascii=False, default=_plain).encode("utf-8", "surrogatepass")
+        part_file = path.with_name(f".{uuid.uuid4().hex}.part")
         try:
-            with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w") as archive:
-                archive.writestr("index.json", json.dumps(meta, ensure_ascii=False))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with part_file.open("xb") as file, zipfile.ZipFile(file, "w") as archive:
+                archive.writestr("index.json", described)
                 with archive.open("vectors.npy", "w", force_zip64=True) as part:
                     np.lib.format.write_array(part, self.vectors, allow_pickle=False)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+            part_file.replace(path)
+        except OSError as error:
+            raise RagLessonsError(f"{path} 写不进去（{error.strerror or error}）；请检查权限和剩余空间，或换一个位置。") from None
+        finally:
+            with contextlib.suppress(OSError):
+                part_file.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], embedder: Embedder) -> VectorIndex:
         """读回 save 存的文件。embedder 的空间与存时不同，就抛出写明两个空间的 RagLessonsError。"""
-        path = Path(path)
+        check_embedder(embedder)
+        path = as_path(path)
         if not path.exists():
             raise FileNotFoundError(f"找不到索引文件 {path}；请先 index.save(path)。")
         try:
@@ -222,10 +243,45 @@ class VectorIndex:
                 meta = json.loads(archive.read("index.json"))
                 with archive.open("vectors.npy") as part:
                     vectors = np.lib.format.read_array(part, allow_pickle=False)
-        except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OSError):
-            raise RagLessonsError(f"{path.name} 不是完整的索引文件；请删掉它，重建索引再 save。") from None
+        except PermissionError:
+            raise RagLessonsError(f"{path} 没有权限读；请检查它的权限。") from None
+        except (zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, OSError, NotImplementedError, RuntimeError):
+            raise _incomplete(path) from None
+        if not isinstance(meta, dict):
+            raise _incomplete(path)
         if meta.get("version") != FILE_VERSION:
             raise RagLessonsError(f"{path.name} 的格式版本是 {meta.get('version')}，这里只认 {FILE_VERSION}；请重建索引。")
-        index = cls([Chunk(**record) for record in meta["chunks"]], vectors, embedder, meta["space"])
+        try:
+            chunks, space = [Chunk(**record) for record in meta["chunks"]], meta["space"]
+            vectors = check_vectors(vectors, len(chunks), vectors.shape[1], space)
+        except (KeyError, TypeError, IndexError, ValueError):
+            raise _incomplete(path) from None
+        index = cls(chunks, vectors, embedder, space)
         index.check_space()
         return index
+
+
+def _query_vector(vector: object) -> FloatArray:
+    """查询向量 → float32；不是一串实数时抛出 RagLessonsError。极大、极小的数先缩到 1 附近，免得溢出。"""
+    try:
+        raw = np.asarray(vector)
+        if raw.dtype.kind not in "fiuO":        # 文字、复数、True/False 都不是向量
+            raise TypeError
+        wide = raw.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise RagLessonsError("查询向量要是一串数；文字请用 search(query)。") from None
+    largest = float(np.abs(wide).max(initial=0.0))
+    if np.isfinite(largest) and largest and not 1e-15 < largest < 1e15:
+        wide = wide / largest
+    return wide.astype(np.float32)
+
+
+def _plain(value: Any) -> Any:
+    """JSON 不认得的 metadata：numpy 的数变成普通的数，其余说明白。"""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise RagLessonsError(f"块的 metadata 里有 {type(value).__name__}，存不进索引文件；请先换成字符串、数或列表。")
+
+
+def _incomplete(path: Path) -> RagLessonsError:
+    return RagLessonsError(f"{path.name} 不是完整的索引文件；请删掉它，重建索引再 save。")

@@ -1,6 +1,8 @@
 """索引：名次稳定、空间不混、存取不丢、同步只算新的。"""
 
+import os
 import random
+import zipfile
 
 import numpy as np
 import pytest
@@ -172,3 +174,110 @@ def test_vectors_are_checked(bad, word):
 def test_vectors_become_unit_float32():
     rows = check_vectors([[3, 4], [0, 2]], 2, 2, "某空间")
     assert rows.dtype == np.float32 and np.allclose(rows, [[0.6, 0.8], [0, 1]])
+
+
+def test_a_generator_of_chunks_is_not_lost():
+    chunks = chunks_of("甲乙", "丙丁", "戊己")
+    index = VectorIndex.build((chunk for chunk in chunks), TOY)
+    assert len(index) == 3
+    assert index.sync(chunk for chunk in chunks).kept == 3
+    assert index.vectors_of(hit for hit in index.search("丙丁")).shape == (3, TOY.dim)
+
+
+def test_sync_counts_stay_right_when_a_text_is_copied_or_one_copy_goes():
+    one, two = Chunk("甲乙", "a.md", 0, 2), Chunk("甲乙", "b.md", 0, 2)
+    index = VectorIndex.build([one], TOY)
+    for chunks, expected in [([one, two], (0, 0, 2)), ([two], (0, 1, 1)), ([], (0, 1, 0)), ([one], (1, 0, 0))]:
+        counts = index.sync(chunks)
+        assert (counts.added, counts.removed, counts.kept) == expected
+
+
+class Careless:
+    """只守约定的形状，不守规矩：不归一，或者缺一条、含 NaN。"""
+
+    space, dim = "careless/2", 2
+
+    def __init__(self, rows) -> None:
+        self.rows = rows
+
+    def embed_documents(self, texts):
+        return self.rows(len(texts))
+
+    def embed_query(self, text):
+        return np.array([1.0, 0.0])
+
+
+def test_vectors_from_other_embedders_are_checked_and_normalised():
+    chunks = chunks_of("甲乙", "丙丁")
+    index = VectorIndex.build(chunks, Careless(lambda n: [[3.0, 4.0]] * n))
+    assert [hit.score for hit in index.search("问")] == [0.6, 0.6]
+    for rows in (lambda n: [[1.0, 0.0]] * (n - 1), lambda n: [[np.nan, 0.0]] * n, lambda n: [[0.0, 0.0]] * n, lambda n: [[1.0]] * n):
+        with pytest.raises(RagLessonsError, match="careless"):
+            VectorIndex.build(chunks, Careless(rows))
+        with pytest.raises(RagLessonsError, match="careless"):
+            VectorIndex.build([], Careless(rows)).sync(chunks)
+
+
+def test_wrong_arguments_get_one_sentence():
+    index = VectorIndex.build(chunks_of("甲乙", "丙丁"), TOY)
+    for wrong in (None, 5, index.chunks[0]):
+        with pytest.raises(RagLessonsError, match="Chunk"):
+            VectorIndex.build(wrong, TOY)
+    for wrong in (None, "toy", ToyEmbedder):
+        with pytest.raises(RagLessonsError, match="嵌入器"):
+            VectorIndex.build(index.chunks, wrong)
+    for wrong in ("0.5", [1], float("nan"), True):
+        with pytest.raises(RagLessonsError, match="threshold"):
+            index.search("甲乙", threshold=wrong)
+    for wrong in ("a.md", 5, {"source": "a.md"}):
+        with pytest.raises(RagLessonsError, match="where"):
+            index.search("甲乙", where=wrong)
+    for wrong in ("甲乙", None, ["甲"] * TOY.dim, [[1, 2], [3]], np.ones(TOY.dim, complex)):
+        with pytest.raises(RagLessonsError, match="向量"):
+            index.search_vector(wrong)
+    for wrong in (None, [None], index.chunks, index.search("甲乙")[0]):
+        with pytest.raises(RagLessonsError, match="检索结果"):
+            index.vectors_of(wrong)
+
+
+@pytest.mark.parametrize("scale", [1e300, 1e30, 1e-30, 1e-300])
+def test_the_length_of_a_query_vector_does_not_matter(scale):
+    index = VectorIndex.build(chunks_of("甲乙", "丙丁"), TOY)
+    vector = TOY.embed_query("丙丁").astype(np.float64)
+    assert index.search_vector(vector * scale) == index.search_vector(vector)
+
+
+def test_save_keeps_odd_text_and_numpy_numbers(tmp_path):
+    chunk = Chunk("甲\ud800乙\0", "文\udcff.md", np.int64(0), 4, headings=["标\ud800"], metadata={"n": np.int64(3), "x": np.float32(0.5)})
+    index = VectorIndex.build([chunk], TOY)
+    index.save(tmp_path / ("长" * 80))
+    assert VectorIndex.load(tmp_path / ("长" * 80), TOY).chunks == [chunk]
+
+
+def test_save_failures_say_why_and_leave_nothing_behind(tmp_path):
+    with pytest.raises(RagLessonsError, match="metadata"):
+        VectorIndex.build([Chunk("甲乙", "a.md", 0, 2, metadata={"s": {1}})], TOY).save(tmp_path / "i")
+    index = VectorIndex.build(chunks_of("甲乙"), TOY)
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    for wrong in (tmp_path, "", ".", tmp_path / "file" / "i", "x" * 5000, "a\0b", "\ud800", None, 5, b"x"):
+        with pytest.raises(RagLessonsError):
+            index.save(wrong)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows 没有这种权限位")
+def test_a_saved_index_can_be_read_by_the_same_people_as_other_files(tmp_path):
+    VectorIndex.build(chunks_of("甲乙"), TOY).save(tmp_path / "i")
+    (tmp_path / "plain").write_text("x", encoding="utf-8")
+    assert (tmp_path / "i").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+@pytest.mark.parametrize("meta", ["[]", "5", "{}", '{"version": 1}', '{"version": 1, "space": "x", "chunks": [5]}',
+                                  '{"version": 1, "space": "x", "chunks": [{"a": 1}]}', '{"version": 1, "space": "x", "chunks": []}'])
+def test_an_index_file_with_strange_contents_is_refused(tmp_path, meta):
+    with zipfile.ZipFile(tmp_path / "i", "w") as archive:
+        archive.writestr("index.json", meta)
+        with archive.open("vectors.npy", "w") as part:
+            np.save(part, np.ones((1, 2), np.float32)[0] if meta.endswith("[]}") else np.ones((1, 2), np.float32))
+    with pytest.raises(RagLessonsError):
+        VectorIndex.load(tmp_path / "i", TOY)
