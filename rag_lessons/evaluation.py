@@ -32,6 +32,7 @@ class Question:
         multi_passage（要看几处）、contradiction（资料矛盾）、unanswerable（资料里没有）。
     split : tune（调参用）或 report（最后报一次用）。
     pair : 同一件事的字面问法和换说法的问法，编号相同。
+    short : 答案是否在很短的文件里（不到 160 字的公告、通知）；按块长修正分数时，这些题要单独数。
     """
 
     id: str
@@ -41,13 +42,14 @@ class Question:
     answer: str = ""
     split: str = "report"
     pair: str = ""
+    short: bool = False
 
 
 def load_golden(name: str) -> list[Question]:
     """读 ``data/golden/{name}.jsonl``，例如 ``load_golden("agent")``。"""
     folder = data_path("golden")
     path = folder / f"{name}.jsonl"
-    if not path.is_file():
+    if path not in folder.glob("*.jsonl"):      # 只认列得出的：名字里有斜杠、太长、不是字符串，都在这里说清
         known = "、".join(sorted(p.stem for p in folder.glob("*.jsonl") if p.stem != "paraphrases"))
         raise FileNotFoundError(f"没有叫 {name!r} 的金标问题；现有的是：{known or '无'}。")
     return [_question(record) for record in read_jsonl(path)]
@@ -56,7 +58,7 @@ def load_golden(name: str) -> list[Question]:
 def read_jsonl(path: Path) -> list[dict]:
     """一行一个 JSON 对象的文件 → 列表；坏行报出行号。"""
     records = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):      # 不用 splitlines：JSON 里可以有 U+2028
         if line.strip():
             try:
                 records.append(json.loads(line))
@@ -67,7 +69,7 @@ def read_jsonl(path: Path) -> list[dict]:
 
 def _question(record: dict) -> Question:
     gold = tuple(Gold(g["source"], g["quote"]) for g in record.get("gold", ()))
-    fields = {k: record[k] for k in ("id", "question", "type", "answer", "split", "pair") if k in record}
+    fields = {k: record[k] for k in ("id", "question", "type", "answer", "split", "pair", "short") if k in record}
     return Question(gold=gold, **fields)
 
 

@@ -10,10 +10,10 @@ import re
 from collections.abc import Sequence
 from typing import Protocol
 
-from rag_lessons.embedding.base import Embedder
+from rag_lessons.embedding.base import Embedder, check_embedder
 from rag_lessons.embedding.toy import ToyEmbedder
 from rag_lessons.prompting import NOT_FOUND
-from rag_lessons.types import Hit, is_blank
+from rag_lessons.types import Hit, RagLessonsError, check_hits, check_whole, is_blank
 
 # 句末标点和换行都结束一句；英文句点后面要有空白，免得切开 config.py 和 3.5
 SENTENCE = re.compile(r"[^。！？!?\n]+?(?:[。！？!?]+[」』”）》]*|\.(?=\s)|\n|$)")
@@ -57,12 +57,15 @@ class ExtractiveGenerator:
 
     def __init__(self, embedder: Embedder | None = None, limit: int = 2) -> None:
         self.embedder = embedder if embedder is not None else ToyEmbedder()
-        self.limit = limit
+        check_embedder(self.embedder)
+        self.limit = check_whole(limit, "limit ", least=1)
 
     def generate(self, question: str, hits: Sequence[Hit]) -> str:
         """返回形如 ``「原句」[1]`` 的文字；资料里没有可抄的句子时返回“资料中未提及”。"""
+        if not isinstance(question, str):
+            raise RagLessonsError(f"问题要是字符串，收到的是 {type(question).__name__}。")
         places: dict[str, int] = {}
-        for number, hit in enumerate(hits, 1):
+        for number, hit in enumerate(check_hits(hits), 1):
             for sentence in sentences(hit.chunk.text):
                 places.setdefault(sentence, number)
         if not places or is_blank(question):

@@ -8,7 +8,7 @@ from rag_lessons.generation import ExtractiveGenerator, Generator
 from rag_lessons.index import check_k, check_question
 from rag_lessons.prompting import NOT_FOUND, parse_citations
 from rag_lessons.retrieval import Refuse
-from rag_lessons.types import Answer, Hit
+from rag_lessons.types import Answer, Hit, RagLessonsError, check_hits
 
 
 class Searcher(Protocol):
@@ -39,7 +39,13 @@ def ask(
     """
     check_question(question)
     check_k(k)
-    hits = tuple(searcher.search(question, k))
+    if not callable(getattr(searcher, "search", None)):
+        raise RagLessonsError(f"searcher 要有 .search(query, k)，收到的是 {type(searcher).__name__}；例如 VectorIndex。")
+    if generator is not None and not callable(getattr(generator, "generate", None)):
+        raise RagLessonsError(f"generator 要有 .generate(question, hits)，收到的是 {type(generator).__name__}。")
+    if refuse is not None and not callable(refuse):
+        raise RagLessonsError(f"refuse 要是函数，收到 {refuse!r}；按分数拒答写成 below(0.8)。")
+    hits = tuple(check_hits(searcher.search(question, k)))
     reason = "没有检索到资料" if not hits else refuse(hits) if refuse is not None else None
     if reason is not None:
         return Answer(NOT_FOUND, hits=hits, missing=(f"{question}（{reason}）",), refused=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import median
 
-from rag_lessons.types import Hit, RagLessonsError
+from rag_lessons.types import Hit, RagLessonsError, check_hits, check_number
 
 Refuse = Callable[[Sequence[Hit]], str | None]
 
@@ -25,7 +25,10 @@ def below(threshold: float, of: str = "dense") -> Refuse:
     True
     """
 
+    threshold = check_number(threshold, "阈值")
+
     def refuse(hits: Sequence[Hit]) -> str | None:
+        hits = check_hits(hits)
         if not hits:
             return "一条结果也没有"
         scores = [hit.details[of] for hit in hits if of in hit.details]
@@ -60,6 +63,7 @@ def length_factor(length: int, method: str, strength: float, pivot: float) -> fl
     return math.sqrt(length) / ((1 - strength) * math.sqrt(pivot) + strength * math.sqrt(length))
 
 
+MOST_STRENGTH, MOST_POWER = 1e9, 10.0       # 再大，分数就溢出，或全变成 0
 DEFAULT_STRENGTH = {"power": 0.5, "saturating": 20.0, "pivoted": 0.7}
 
 
@@ -84,16 +88,21 @@ def normalize_length(
     >>> [len(h.chunk.text) for h in normalize_length([hit(10, 0.5), hit(400, 0.45)], "saturating")]
     [400, 10]
     """
-    if method not in DEFAULT_STRENGTH:
+    hits = check_hits(hits)
+    if not isinstance(method, str) or method not in DEFAULT_STRENGTH:
         raise RagLessonsError(f"method 只能是 {'、'.join(DEFAULT_STRENGTH)}，收到 {method!r}。")
-    strength = DEFAULT_STRENGTH[method] if strength is None else strength
+    strength = DEFAULT_STRENGTH[method] if strength is None else check_number(strength, "strength")
+    if abs(strength) > MOST_STRENGTH:
+        raise RagLessonsError(f"strength={strength:g} 太大，分数会溢出；请用绝对值不超过 {MOST_STRENGTH:g} 的数。")
+    if method == "power" and abs(strength) > MOST_POWER:
+        raise RagLessonsError(f"power 的指数 {strength:g} 太大，分数会溢出；请用 -{MOST_POWER:g} 到 {MOST_POWER:g} 之间的数。")
     if (method == "saturating" and strength < 0) or (method == "pivoted" and not 0 <= strength <= 1):
         raise RagLessonsError(f"strength={strength:g} 不合用：saturating 要不小于 0，pivoted 的斜率要在 0 到 1 之间。")
     if not hits:
         return []
-    lengths = [len(hit.chunk.text) for hit in hits]
-    pivot = sum(lengths) / len(lengths) if pivot is None else pivot
-    if pivot <= 0:
+    lengths = [max(1, len(hit.chunk.text)) for hit in hits]
+    pivot = sum(lengths) / len(lengths) if pivot is None else check_number(pivot, "pivot")
+    if not 0 < pivot < math.inf:
         raise RagLessonsError(f"pivot 要是正的字符数，收到 {pivot:g}。")
     base = median(hit.score for hit in hits) if center else 0.0
     scored = []

@@ -113,6 +113,8 @@ def clean_key(value: str, name: str, where: str = "传入的参数") -> Secret:
 
     这样的密钥发不出去，而 HTTP 库的报错会把它整个印出来，所以在这里就拦下。
     """
+    if not isinstance(value, str):
+        raise RagLessonsError(f"{name} 要是字符串，收到的是 {type(value).__name__}（来自{where}）。")
     key = _trim(value)
     if not key:
         raise RagLessonsError(f"{name} 是空的（来自{where}）；请填上密钥。")

@@ -1,5 +1,7 @@
 """提示词、引用、抽取式回答、ask、拒答。"""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,8 +17,10 @@ from rag_lessons import (
     below,
     build_prompt,
     chunk_by_lines,
+    load_golden,
     parse_citations,
 )
+from rag_lessons.evaluation import read_jsonl
 from rag_lessons.generation import sentences
 from rag_lessons.types import Hit
 
@@ -128,3 +132,64 @@ def test_blank_question(question):
         ask(question, INDEX)
     with pytest.raises(RagLessonsError):
         ask("甲", INDEX, k=0)
+
+
+def test_hits_may_come_from_a_generator():
+    hits = [Hit(Chunk("步数上限是 40 步。", "a.md", 0, 11), 0.9, 1, {"dense": 0.9})]
+    assert build_prompt("问", (h for h in hits)) == build_prompt("问", hits)
+    assert parse_citations("[1]", (h for h in hits)) == parse_citations("[1]", hits)
+    assert ExtractiveGenerator().generate("步数", (h for h in hits)) == ExtractiveGenerator().generate("步数", hits)
+
+
+@pytest.mark.parametrize("wrong", [None, "abc", [None], [Chunk("甲", "a.md", 0, 1)], Hit(Chunk("甲", "a.md", 0, 1), 0.5, 1)])
+def test_things_that_are_not_hits_get_one_sentence(wrong):
+    for call in (
+        lambda: build_prompt("问", wrong),
+        lambda: parse_citations("[1]", wrong),
+        lambda: ExtractiveGenerator().generate("问", wrong),
+        lambda: ask("问", type("Searcher", (), {"search": lambda self, query, k: wrong})()),
+    ):
+        with pytest.raises(RagLessonsError, match="检索结果"):
+            call()
+
+
+def test_wrong_arguments_get_one_sentence():
+    hits = [Hit(Chunk("步数上限是 40 步。", "a.md", 0, 11), 0.9, 1, {"dense": 0.9})]
+    searcher = type("Searcher", (), {"search": lambda self, query, k: hits})()
+    silent = type("Silent", (), {"generate": lambda self, question, hits: None})()
+    for call in (
+        lambda: build_prompt(None, hits),
+        lambda: parse_citations(None, hits),
+        lambda: ExtractiveGenerator(limit=0),
+        lambda: ExtractiveGenerator(limit="2"),
+        lambda: ExtractiveGenerator("toy"),
+        lambda: ExtractiveGenerator().generate(None, hits),
+        lambda: ask("问", None),
+        lambda: ask("问", "索引"),
+        lambda: ask("问", searcher, "toy"),
+        lambda: ask("问", searcher, silent),
+        lambda: ask("问", searcher, refuse=0.8),
+    ):
+        with pytest.raises(RagLessonsError):
+            call()
+
+
+def test_a_very_long_number_in_brackets_is_not_a_citation():
+    assert parse_citations("[" + "9" * 5000 + "]", []) == ([], [])
+
+
+def test_parsing_stays_fast_on_many_quotes():
+    started = time.process_time()
+    parse_citations("」[1]" * 20_000, [])
+    assert time.process_time() - started < 10
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "", "../golden/agent", "agent.jsonl", "a\0b", ["agent"], "x" * 5000])
+def test_an_unknown_golden_set_lists_the_known_ones(wrong):
+    with pytest.raises(FileNotFoundError, match="agent"):
+        load_golden(wrong)
+
+
+def test_a_line_separator_inside_json_does_not_end_the_line(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"q": "一\u2028二"}\n{"q": "三\x85"}\n', encoding="utf-8")
+    assert [record["q"] for record in read_jsonl(tmp_path / "a.jsonl")] == ["一\u2028二", "三\x85"]

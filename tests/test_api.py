@@ -754,3 +754,30 @@ def test_our_own_code_gives_no_warning_while_working(server, tmp_path):
     )
     assert done.stdout == "ok\n", done.stderr
     assert server.sizes == [2, 2]
+
+
+@pytest.mark.parametrize("address", [5, "nonsense", "ftp://x", "http://", "http://[::1", "http://127.0.0.1:99999/", "http://127.0.0.1:abc/", "http://me:hidden@:80/"])
+def test_an_address_that_is_not_one_is_refused_at_once(address):
+    for make in (lambda: ZhipuEmbedder(api_key=KEY, base_url=address), lambda: OpenAIEmbedder("m", api_key=KEY, base_url=address)):
+        with pytest.raises(RagLessonsError, match="base_url") as caught:
+            make()
+        assert "hidden" not in str(caught.value)
+
+
+def test_wrong_types_get_one_sentence():
+    class Model:
+        def encode(self, texts):
+            return [[1.0, 2.0]] * len(texts)
+
+    for make in (
+        lambda: ZhipuEmbedder(model=["embedding-3"], api_key=KEY),
+        lambda: OpenAIEmbedder(None, api_key=KEY),
+        lambda: OpenAIEmbedder("m", api_key=KEY, query_prefix=None),
+        lambda: EncoderEmbedder(Model(), "demo", document_prefix=None),
+        lambda: CachedEmbedder(ZhipuEmbedder, "x"),
+        lambda: CachedEmbedder(EncoderEmbedder(Model(), "demo"), "x" * 5000),
+        lambda: CachedEmbedder(EncoderEmbedder(Model(), "demo"), "a\0b"),
+        lambda: CachedEmbedder(EncoderEmbedder(Model(), "demo"), 5),
+    ):
+        with pytest.raises(RagLessonsError):
+            make()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_lessons import Chunk, RagLessonsError, normalize_length
+from rag_lessons import Chunk, RagLessonsError, below, normalize_length
 from rag_lessons.types import Hit
 
 
@@ -63,3 +63,32 @@ def test_odd_arguments(kwargs):
     with pytest.raises(RagLessonsError):
         normalize_length([hit(3, 0.5)], **kwargs)
     assert normalize_length([]) == []
+
+
+def test_wrong_arguments_get_one_sentence():
+    hits = [Hit(Chunk("甲乙", "a.md", 0, 2), 0.5, 1, {"dense": 0.5})]
+    for wrong in (None, "abc", [None], [hits[0].chunk], hits[0]):
+        with pytest.raises(RagLessonsError, match="检索结果"):
+            normalize_length(wrong)
+        with pytest.raises(RagLessonsError, match="检索结果"):
+            below(0.5)(wrong)
+    for wrong in ("a", None, float("nan"), True):
+        with pytest.raises(RagLessonsError, match="阈值"):
+            below(wrong)
+    for wrong in ("a", float("nan"), float("inf"), True, 1e300):
+        for method in ("power", "saturating", "pivoted"):
+            with pytest.raises(RagLessonsError, match="strength"):
+                normalize_length(hits, method, wrong)
+    for wrong in ("a", float("nan"), float("inf"), 0, -1):
+        with pytest.raises(RagLessonsError, match="pivot"):
+            normalize_length(hits, pivot=wrong)
+    with pytest.raises(RagLessonsError, match="method"):
+        normalize_length(hits, [])
+
+
+def test_a_generator_of_hits_and_an_empty_chunk():
+    hits = [Hit(Chunk("甲" * n, "a.md", 0, n), 0.5, 1, {"dense": 0.5}) for n in (0, 3, 30)]
+    for method in ("power", "saturating", "pivoted"):
+        assert normalize_length((h for h in hits), method) == normalize_length(hits, method)
+    assert len(normalize_length(hits, "power", -0.5)) == len(normalize_length(hits, "saturating", 0)) == 3
+    assert below(0.6)(h for h in hits) == below(0.6)(hits)

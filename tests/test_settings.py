@@ -196,3 +196,10 @@ def test_found_from_any_working_folder(folder, tmp_path):
         cwd=folder, env=env, capture_output=True, text=True, encoding="utf-8", timeout=60, check=False,
     )
     assert done.stdout == "True\n", done.stderr
+
+
+@pytest.mark.parametrize("wrong", [5, b"sk-hidden", ["sk-hidden"]])
+def test_a_key_of_another_type_is_refused_without_showing_it(wrong):
+    with pytest.raises(RagLessonsError, match="字符串") as caught:
+        clean_key(wrong, "ZHIPUAI_API_KEY")
+    assert "hidden" not in str(caught.value)

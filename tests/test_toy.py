@@ -95,3 +95,15 @@ def test_query_and_document_are_the_same_for_the_toy():
     toy = ToyEmbedder()
     assert (toy.embed_query("安全阀") == toy.embed_documents(["安全阀"])[0]).all()
     assert toy.space != ToyEmbedder(512).space
+
+
+@pytest.mark.parametrize("wrong", ["a", 2.5, True, None, 0, -1, 2**33, np.float64(3)])
+def test_a_wrong_dimension_is_refused(wrong):
+    with pytest.raises(RagLessonsError, match="维数"):
+        ToyEmbedder(wrong)
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "abc", b"x", [None], [b"x"]])
+def test_things_that_are_not_a_list_of_texts_are_refused(wrong):
+    with pytest.raises(RagLessonsError):
+        ToyEmbedder().embed_documents(wrong)

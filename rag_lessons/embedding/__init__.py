@@ -41,6 +41,6 @@ def get_embedder(name: str = "auto") -> Any:
     if name == "auto":
         name = "zhipu" if not offline() and get_key("ZHIPUAI_API_KEY") else "e5"
     homes = {"toy": "ToyEmbedder", "e5": "E5Embedder", "zhipu": "ZhipuEmbedder"}
-    if name not in homes:
+    if not isinstance(name, str) or name not in homes:
         raise RagLessonsError(f"没有叫 {name!r} 的嵌入器；可选 auto、toy、e5、zhipu。其他服务请直接用 OpenAIEmbedder。")
     return __getattr__(homes[name])()

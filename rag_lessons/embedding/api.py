@@ -186,6 +186,24 @@ def _prefix_name(query_prefix: str, document_prefix: str) -> str:
     return "prefix-" + hashlib.sha256(both).hexdigest()[:8]
 
 
+def _check_prefixes(*prefixes: object) -> None:
+    if not all(isinstance(prefix, str) for prefix in prefixes):
+        raise RagLessonsError("query_prefix 和 document_prefix 要是字符串；不加前缀就不写。")
+
+
+def _check_address(base_url: object) -> None:
+    """服务地址要是 http 或 https 开头、端口合法的一行；报错里不写出它，里面可能有密码。"""
+    if base_url is None:
+        return
+    try:
+        parts = urlsplit(base_url) if isinstance(base_url, str) else None
+        good = parts is not None and parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not good:
+        raise RagLessonsError("base_url 不是网址；要写成 http://主机:端口/路径 的样子，例如 http://127.0.0.1:11434/v1。")
+
+
 class _ServiceEmbedder(_BatchEmbedder):
     """两家网络服务共有的：长度检查、客户端、重试、解读报错。"""
 
@@ -208,6 +226,7 @@ class _ServiceEmbedder(_BatchEmbedder):
     ) -> None:
         if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
             raise RagLessonsError(f"batch_size 要是至少为 1 的整数，收到 {batch_size!r}。")
+        _check_address(self.base_url)
         self.model = model
         self.dim = dim
         self.batch_size = batch_size
@@ -453,7 +472,7 @@ class ZhipuEmbedder(_ServiceEmbedder):
         retry: Retry | None = None,
         count_tokens: Callable[[str], int] | None = None,
     ) -> None:
-        limits = ZHIPU_MODELS.get(model)
+        limits = ZHIPU_MODELS.get(model) if isinstance(model, str) else None
         if limits is None:
             raise RagLessonsError(
                 f"不认识智谱的嵌入模型 {model!r}；可选 {'、'.join(ZHIPU_MODELS)}。别的模型请用 OpenAIEmbedder，它们的接口兼容。"
@@ -526,6 +545,9 @@ class OpenAIEmbedder(_ServiceEmbedder):
     ) -> None:
         if dim is not None and (isinstance(dim, bool) or not isinstance(dim, int) or dim < 1):
             raise RagLessonsError(f"dim 要是正整数，收到 {dim!r}；不确定就不写。")
+        if not isinstance(model, str) or is_blank(model):
+            raise RagLessonsError(f"model 要是模型名，收到 {model!r}；例如 \"bge-m3\"。")
+        _check_prefixes(query_prefix, document_prefix)
         self.base_url = base_url or get_setting("OPENAI_BASE_URL")
         self.query_prefix = query_prefix
         self.document_prefix = document_prefix
@@ -612,6 +634,7 @@ class EncoderEmbedder(_BatchEmbedder):
             raise RagLessonsError("space 要是非空的字符串，例如 \"st/bge-m3/1024/none/v1\"。")
         if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
             raise RagLessonsError(f"batch_size 要是至少为 1 的整数，收到 {batch_size!r}。")
+        _check_prefixes(query_prefix, document_prefix)
         self.model = model
         prefix = _prefix_name(query_prefix, document_prefix)
         self.space = space if prefix == "none" else f"{space}/{prefix}"
@@ -624,7 +647,8 @@ class EncoderEmbedder(_BatchEmbedder):
         for name in ("get_embedding_dimension", "get_sentence_embedding_dimension"):
             method = getattr(self.model, name, None)
             if callable(method):
-                return int(method() or 0)
+                dim = method()
+                return dim if isinstance(dim, int) else 0
         return 0
 
     @contextmanager

@@ -28,8 +28,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from rag_lessons.embedding.base import BaseEmbedder, FloatArray, Role, check_texts, check_vectors
-from rag_lessons.paths import cache_dir
+from rag_lessons.embedding.base import (
+    BaseEmbedder,
+    FloatArray,
+    Role,
+    check_embedder,
+    check_texts,
+    check_vectors,
+)
+from rag_lessons.paths import as_path, cache_dir
 from rag_lessons.types import RagLessonsError, RagLessonsWarning
 
 FILE_NAME = "vectors.sqlite"
@@ -117,8 +124,9 @@ class CachedEmbedder(BaseEmbedder):
     """
 
     def __init__(self, embedder: Any, path: str | os.PathLike[str] | None = None) -> None:
+        check_embedder(embedder)
         self.embedder = embedder
-        path = cache_dir() if path is None else Path(path)
+        path = cache_dir() if path is None else as_path(path)
         self.path = path / FILE_NAME if path.is_dir() else path
         self.hits = 0
         self.misses = 0

@@ -14,12 +14,14 @@ import sys
 import numpy as np
 
 from rag_lessons.embedding.base import BaseEmbedder, FloatArray, Role
-from rag_lessons.types import RagLessonsError
+from rag_lessons.types import RagLessonsError, check_whole
 
 # 两个大的奇数，让相近的码位散开（乘法散列，Knuth TAOCP 卷 3 第 6.4 节）
 FIRST, SECOND = 2654435761, 2246822519
 # 一次处理这么多格子（文本数 x 维数），让计数表留在处理器的二级缓存里
 BLOCK_CELLS = 1 << 18
+# 格子再多也没有用：常用字对也就几十万
+MOST_CELLS = 1 << 20
 
 
 def bigrams(text: str) -> list[str]:
@@ -81,8 +83,9 @@ class ToyEmbedder(BaseEmbedder):
     """
 
     def __init__(self, dim: int = 1024) -> None:
-        if dim < 1:
-            raise RagLessonsError(f"维数要至少是 1，收到 {dim}。")
+        dim = check_whole(dim, "维数", least=1)
+        if dim > MOST_CELLS:
+            raise RagLessonsError(f"维数最多 {MOST_CELLS}，收到 {dim}；1024 就够用。")
         self.dim = dim
         self.space = f"toy/char-bigram/{dim}/none/v1"
         self._is_space: np.ndarray | None = None
