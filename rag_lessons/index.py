@@ -213,7 +213,7 @@ class VectorIndex:
     def save(self, path: str | os.PathLike[str]) -> None:
         """存成一个文件：向量、块、空间的名字。先写在旁边再换名，中途被打断时旧文件还在。"""
         path = as_path(path)
-        if not path.name or path.is_dir():
+        if not path.name or os.path.isdir(path):  # noqa: PTH112 没有权限时是 False，不抛异常
             raise RagLessonsError(f"{path} 是文件夹；请写上文件名，例如 {path / 'index.zip'}。")
         meta = {"version": FILE_VERSION, "space": self.space, "chunks": [asdict(chunk) for chunk in self.chunks]}
         described = json.dumps(meta, ensure_ascii=False, default=_plain).encode("utf-8", "surrogatepass")
@@ -236,13 +236,15 @@ class VectorIndex:
         """读回 save 存的文件。embedder 的空间与存时不同，就抛出写明两个空间的 RagLessonsError。"""
         check_embedder(embedder)
         path = as_path(path)
-        if not path.exists():
-            raise FileNotFoundError(f"找不到索引文件 {path}；请先 index.save(path)。")
         try:
+            if not path.exists():
+                raise FileNotFoundError(f"找不到索引文件 {path}；请先 index.save(path)。")
             with zipfile.ZipFile(path) as archive:
                 meta = json.loads(archive.read("index.json"))
                 with archive.open("vectors.npy") as part:
                     vectors = np.lib.format.read_array(part, allow_pickle=False)
+        except FileNotFoundError:
+            raise
         except PermissionError:
             raise RagLessonsError(f"{path} 没有权限读；请检查它的权限。") from None
         except (zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, OSError, NotImplementedError, RuntimeError):

@@ -701,3 +701,36 @@ def test_ten_thousand_hits_are_fast(path):
         seconds.append(time.perf_counter() - start)
     assert cached.misses == 10_000
     assert min(seconds) < 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows 没有这种权限位")
+def test_a_folder_that_may_not_be_entered(tmp_path):
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    tmp_path.chmod(0o755)
+    code = textwrap.dedent("""
+        import os, sys, warnings
+        import rag_lessons
+        from rag_lessons import *
+        for name in rag_lessons.__all__:
+            getattr(rag_lessons, name)
+        place, toy = sys.argv[1], ToyEmbedder(16)
+        index = VectorIndex.build([Chunk("甲乙", "a.md", 0, 2)], toy)
+        if os.getuid() == 0:
+            os.setgroups([]); os.setgid(65534); os.setuid(65534)
+        else:
+            os.chmod(place, 0)
+        warnings.simplefilter("ignore")
+        cached = CachedEmbedder(toy, place + "/v.sqlite")
+        assert cached.embed_documents(["甲乙"]).shape == (1, 16) and cached.stats() == {} and cached.clear() == 0
+        for call in (lambda: index.save(place + "/i"), lambda: VectorIndex.load(place + "/i", toy)):
+            try:
+                call()
+            except RagLessonsError as error:
+                assert "权限" in str(error)
+            else:
+                raise SystemExit("没有报错")
+    """)
+    done = subprocess.run([sys.executable, "-c", code, str(closed)], capture_output=True, encoding="utf-8", env={**os.environ, "PYTHONUTF8": "1"})
+    closed.chmod(0o700)
+    assert done.returncode == 0, done.stderr

@@ -502,3 +502,9 @@ def test_memory_stays_bounded(e5_file):
     )
     shown = subprocess.run([sys.executable, "-c", code, str(e5_file)], capture_output=True, check=True, encoding="utf-8")
     assert int(shown.stdout) / 1024 < 300
+
+
+@pytest.mark.parametrize("wrong", [5, b"x", [], "a\0b", "\ud800", "x" * 5000])
+def test_a_path_that_is_not_one_is_explained(wrong):
+    with pytest.raises(RagLessonsError, match="路径"):
+        E5Embedder(wrong)

@@ -127,7 +127,7 @@ class CachedEmbedder(BaseEmbedder):
         check_embedder(embedder)
         self.embedder = embedder
         path = cache_dir() if path is None else as_path(path)
-        self.path = path / FILE_NAME if path.is_dir() else path
+        self.path = path / FILE_NAME if os.path.isdir(path) else path  # noqa: PTH112 没有权限时是 False，不抛异常
         self.hits = 0
         self.misses = 0
         self._dim = 0
@@ -216,7 +216,7 @@ class CachedEmbedder(BaseEmbedder):
 
     def _lookup(self, keys: list[bytes]) -> dict[bytes, bytes]:
         """键 → 向量的字节；没有的、坏的都不在结果里。"""
-        if not keys or not self.path.exists():
+        if not keys or not self._exists():
             return {}
         rows = self._attempt(lambda: self._select(keys), "读")
         found, broken = {}, 0
@@ -235,6 +235,10 @@ class CachedEmbedder(BaseEmbedder):
                 self._warned.discard("坏条目")
             self._warn("坏条目", f"向量缓存 {self.path.name} 里有 {broken} 条坏了，会重新计算；其余不受影响。")
         return {key: found[key] for key in keys if key in found}
+
+    def _exists(self) -> bool:
+        """有没有这个文件；文件夹没有权限进去时当作没有（Path.exists 会抛异常）。"""
+        return os.path.exists(self.path)  # noqa: PTH110
 
     def _select(self, keys: list[bytes]) -> list[tuple[bytes, object]]:
         rows: list[tuple[bytes, object]] = []
@@ -335,7 +339,7 @@ class CachedEmbedder(BaseEmbedder):
 
     def clear(self, space: str | None = None) -> int:
         """删掉一个空间的全部向量；不写 space 就全删。返回删掉的条数。"""
-        if not self.path.exists():
+        if not self._exists():
             return 0
 
         def delete() -> int:
@@ -355,7 +359,7 @@ class CachedEmbedder(BaseEmbedder):
 
     def stats(self) -> dict[str, int]:
         """{空间: 条数}，按空间名排序。"""
-        if not self.path.exists():
+        if not self._exists():
             return {}
 
         def count() -> dict[str, int]:

@@ -41,6 +41,7 @@ from threadpoolctl import ThreadpoolController
 
 from rag_lessons.embedding import fetch
 from rag_lessons.embedding.base import BaseEmbedder, FloatArray, Role, check_texts
+from rag_lessons.paths import as_path
 from rag_lessons.progress import progress
 from rag_lessons.types import RagLessonsError, is_blank
 
@@ -490,8 +491,8 @@ class E5Embedder(BaseEmbedder):
     dim = 384
 
     def __init__(self, path: str | Path | None = None) -> None:
-        self._path = None if path is None else Path(path)
-        if self._path is not None and not self._path.is_file():
+        self._path = None if path is None else as_path(path)
+        if self._path is not None and not os.path.isfile(self._path):  # noqa: PTH113 没有权限时是 False，不抛异常
             raise FileNotFoundError(f"没有权重文件 {self._path}；不给 path 就会自动寻找或下载。")
 
     @property
