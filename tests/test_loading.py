@@ -206,3 +206,10 @@ def test_reading_needs_no_heavy_import():
             "print([m for m in ('pypdf', 'docx', 'bs4', 'lxml', 'numpy') if m in sys.modules])")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("path", [None, 5, b"x", [], "\ud800", "长" * 5000, "a\0b"])
+@pytest.mark.parametrize("load", [load_document, load_folder])
+def test_what_is_no_path_is_one_sentence(load, path):
+    with pytest.raises(RagLessonsError):
+        load(path)

@@ -18,6 +18,7 @@ from rag_lessons.loading.html import read_html
 from rag_lessons.loading.pdf import read_pdf
 from rag_lessons.loading.text import Content, decode, read_text
 from rag_lessons.loading.word import read_word
+from rag_lessons.paths import as_path
 from rag_lessons.types import Document, RagLessonsError, RagLessonsWarning
 
 __all__ = ["decode", "is_junk", "load_document", "load_folder"]
@@ -58,7 +59,7 @@ def load_document(path: str | os.PathLike[str], *, encoding: str | None = None) 
     文件不存在时抛出 FileNotFoundError；读不成文字时抛出 RagLessonsError，错误里写明是哪份文件。
     PDF 里有几页是空白或乱码时，给一条 RagLessonsWarning，那几页不读。
     """
-    path = Path(path)
+    path = as_path(path)
     return _load(path, readable_name(path.name), encoding)
 
 
@@ -143,7 +144,7 @@ def load_folder(
     返回按 ``source`` 排序的 Document 列表；与文件系统给出的次序无关。读不了的文件各给一条
     RagLessonsWarning，其余照常读入。文件夹不存在时抛出 FileNotFoundError。
     """
-    folder = Path(path)
+    folder = as_path(path)
     if not folder.exists():
         raise FileNotFoundError(f"找不到文件夹 {folder}；请检查路径，相对路径是从当前文件夹 {Path.cwd()} 算起的。")
     if not folder.is_dir():
