@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 
-from rag_lessons.types import Citation, Hit, RagLessonsError, check_hits
+from rag_lessons.types import Chunk, Citation, Hit, RagLessonsError, check_hits
 
 NOT_FOUND = "资料中未提及"
 
@@ -32,22 +32,35 @@ def fence_mark(texts: Sequence[str]) -> str:
         seed = mark + seed
 
 
+def with_table_header(chunk: Chunk) -> str:
+    """给模型看的文字：从表格中间切下来的块，前面补上表头；别的块就是原文。
+
+    >>> print(with_table_header(Chunk("| 青岛 | 350 |", "a.md", 30, 42, metadata={"table_header": "| 城市 | 上限 |\\n|---|---|"})))
+    | 城市 | 上限 |
+    |---|---|
+    | 青岛 | 350 |
+    """
+    header = chunk.metadata.get("table_header")
+    return f"{header}\n{chunk.text}" if header else chunk.text
+
+
 def build_prompt(question: str, hits: Sequence[Hit]) -> str:
     """问题 + 检索结果 → 一份提示词。
 
-    每段资料带编号、出处、标题路径和相关度，前后有围栏，围栏上的记号由内容算出，不会在资料里出现；资料原文一字不改。
+    每段资料带编号、出处、标题路径和相关度，前后有围栏，围栏上的记号由内容算出，不会在资料里出现。
+    资料原文一字不改，只给从表格中间切下来的块补上表头。
     全文一次拼成，资料里出现 ``{question}``、``[2]``、``---`` 都不会被当成模板或别的资料。
     """
     if not isinstance(question, str):
         raise RagLessonsError(f"问题要是字符串，收到的是 {type(question).__name__}。")
     hits = check_hits(hits)
-    texts = [hit.chunk.text for hit in hits]
+    texts = [with_table_header(hit.chunk) for hit in hits]
     mark = fence_mark([question, *texts])
     parts = [RULES, "", "资料："]
-    for number, hit in enumerate(hits, 1):
+    for number, (hit, text) in enumerate(zip(hits, texts, strict=True), 1):
         path = " > ".join(hit.chunk.headings)
         title = f"[{number}] 出处 {hit.chunk.label}" + (f"（{path}）" if path else "") + f"，相关度 {hit.score:.3f}"
-        parts += [f"<<<资料 {number} {mark}", title, hit.chunk.text, f"资料 {number} 完 {mark}>>>", ""]
+        parts += [f"<<<资料 {number} {mark}", title, text, f"资料 {number} 完 {mark}>>>", ""]
     if not hits:
         parts += ["（没有检索到资料）", ""]
     parts += [f"问题：{question}"]

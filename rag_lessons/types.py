@@ -105,7 +105,7 @@ class Chunk:
     start, end : 在 ``Document.text`` 里的字符位置，左闭右开。
     line : 第一行的行号，从 1 数起。
     headings : 标题路径，例如 ``("员工手册", "第三章 考勤")``。
-    metadata : 其他信息。``page`` 是页码；``embedding_text`` 可以替换送去算向量的文字。
+    metadata : 其他信息。``page`` 是页码；``embedding_text`` 可以替换送去算向量的文字；``table_header`` 是切开的表格的表头。
     """
 
     text: str

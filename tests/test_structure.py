@@ -9,9 +9,11 @@ from test_chunking import TEXTS, check_invariants
 
 from rag_lessons import (
     Document,
+    Hit,
     RagLessonsError,
     RagLessonsWarning,
     ToyEmbedder,
+    build_prompt,
     chunk_by_definition,
     chunk_by_heading,
     chunk_by_meaning,
@@ -107,6 +109,19 @@ def test_large_table_is_cut_between_rows_with_its_header():
     assert sum(c.text.count("| 城") for c in parts) == 31
 
 
+@pytest.mark.parametrize("tables", ["rows", "sentences"])
+def test_the_header_of_a_cut_table_reaches_the_prompt(tables):
+    """后面几块的原文里没有表头：记在 metadata 里，提示词补上，每块恰好一次。"""
+    chunks = chunk_by_heading(Document("a.md", f"# 标准\n\n{TABLE}"), size=150, overlap=20, tables=tables)
+    header = "| 城市 | 住宿 | 餐饮 |\n|---|---|---|"
+    parts = [c for c in chunks if "| 城" in c.text]
+    assert [c.metadata.get("table_header") for c in parts] == [None] + [header] * (len(parts) - 1)
+    for chunk in parts:
+        prompt = build_prompt("城 20 住宿多少？", [Hit(chunk, 0.9, 1)])
+        assert prompt.count(header) == 1 and prompt.index(header) < prompt.index("| 城" + chunk.text.split("| 城")[-1])
+    assert all("table_header" not in c.metadata for c in chunk_by_heading(Document("a.md", f"# 标准\n\n{TABLE}"), size=2000))
+
+
 def test_tables_as_sentences():
     (chunk,) = chunk_by_heading(Document("a.md", "# 差旅标准\n\n说明。\n\n| 城市级别 | 住宿上限 |\n|---|---|\n| 一线 | 500 |\n| 二线 | 350 |\n"), tables="sentences")
     assert "【差旅标准】城市级别 一线：住宿上限 500" in chunk.embedding_text
@@ -175,3 +190,19 @@ def test_meaning_cuts_where_the_subject_turns():
     chunks = chunk_by_meaning(Document("a.md", text), ToyEmbedder(), size=90)
     cut = text.index("火箭")
     assert cut in {c.start for c in chunks}
+
+
+def test_meaning_embeds_every_window_once():
+    """断点后面的两句就是下下个断点前面的两句：n 句话最多算 n + 1 个窗口，不是 2(n - 1) 个。"""
+
+    class Counting(ToyEmbedder):
+        sent = 0
+
+        def embed_documents(self, texts):
+            self.sent += len(texts)
+            return super().embed_documents(texts)
+
+    embedder = Counting()
+    text = "".join(f"第 {i} 句讲第 {i} 件事。" for i in range(40))
+    assert chunk_by_meaning(Document("a.md", text), embedder, size=200)
+    assert embedder.sent == 41

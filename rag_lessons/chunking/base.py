@@ -39,15 +39,12 @@ class Cutter:
         self._counted, self._line = 0, 1                # 数到了哪个位置、那里是第几行
         self._pages = list(document.metadata.get("page_starts") or ())
 
-    def cut(
-        self, start: int, end: int, headings: tuple[str, ...] = (), embedding_text: str | None = None
-    ) -> Chunk:
-        """[start, end) → Chunk，带上行号、页码、标题路径。"""
+    def cut(self, start: int, end: int, headings: tuple[str, ...] = (), **extra: str) -> Chunk:
+        """[start, end) → Chunk，带上行号、页码、标题路径；extra 里不空的几项放进 metadata。"""
         metadata: dict[str, Any] = {}
         if self._pages:
             metadata["page"] = max(1, bisect_right(self._pages, start))
-        if embedding_text is not None:
-            metadata["embedding_text"] = embedding_text
+        metadata |= {name: value for name, value in extra.items() if value}
         text = self.document.text
         if start < self._counted:
             self._counted, self._line = 0, 1

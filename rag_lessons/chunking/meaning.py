@@ -37,11 +37,16 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
 
 
 def drift(text: str, spans: list[tuple[int, int]], embedder: Embedder) -> np.ndarray:
-    """相邻两句之间的距离 (len(spans) - 1,)：断点前 2 句与后 2 句的 1 - 余弦。"""
-    before = [text[spans[max(0, i - WINDOW + 1)][0]:spans[i][1]] for i in range(len(spans) - 1)]
-    after = [text[spans[i + 1][0]:spans[min(len(spans) - 1, i + WINDOW)][1]] for i in range(len(spans) - 1)]
-    vectors = embedder.embed_documents([*before, *after])
-    return 1 - np.einsum("ij,ij->i", vectors[:len(before)], vectors[len(before):])
+    """相邻两句之间的距离 (len(spans) - 1,)：断点前 2 句与后 2 句的 1 - 余弦。
+
+    断点后面的两句，就是隔一个断点时前面的两句，所以同样的文字只算一次向量。
+    """
+    last = len(spans) - 1
+    before = [text[spans[max(0, i - WINDOW + 1)][0]:spans[i][1]] for i in range(last)]
+    after = [text[spans[i + 1][0]:spans[min(last, i + WINDOW)][1]] for i in range(last)]
+    windows = list(dict.fromkeys([*before, *after]))
+    vector = dict(zip(windows, embedder.embed_documents(windows), strict=True))
+    return np.array([1 - vector[a] @ vector[b] for a, b in zip(before, after, strict=True)])
 
 
 def chunk_by_meaning(document: Document, embedder: Embedder, size: int = 800) -> list[Chunk]:
@@ -49,7 +54,7 @@ def chunk_by_meaning(document: Document, embedder: Embedder, size: int = 800) ->
 
     参数
     ----
-    embedder : 用来比较前后句子的嵌入器；每个句界要算两次向量，是最贵的切法。
+    embedder : 用来比较前后句子的嵌入器。每个句界要算一个窗口，全文等于多算两遍，是最贵的切法。
     size : 每块最多多少个字符；一句就超过它时，在句内递归切。
     """
     check_document(document)

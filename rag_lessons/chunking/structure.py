@@ -198,7 +198,8 @@ def chunk_by_heading(
     tables : 表格送去算向量时的样子。"rows" 是原样的 Markdown 行；"sentences" 是每行一句话，
         表头写进句子。无论哪种，``text`` 都是原文。
 
-    表格放不下时在两行之间切开，后面的块在 ``embedding_text`` 里重复表头。“问：”“Q：”开头的问答一条一块。
+    表格放不下时在两行之间切开，后面的块在 ``embedding_text`` 里重复表头，``metadata["table_header"]`` 也记着它，
+    写提示词时补在前面。“问：”“Q：”开头的问答一条一块。
     代码文件里的 # 是注释，这样的文档按 chunk_recursive 切。
 
     >>> chunks = chunk_by_heading(Document("a.md", "# 手册\\n\\n## 请假\\n\\n提前三天。\\n\\n## 报销\\n\\n月底前。"))
@@ -256,8 +257,8 @@ def _with_paths(
         body = _with_tables(text, start, end, in_tables, path, header)
         if not body and header:
             body = header + "\n" + text[start:end]
-        custom = (" > ".join(path) + "\n" + body if path else body) if body else None
-        chunks.append(cutter.cut(start, end, path, custom))
+        custom = " > ".join(path) + "\n" + body if path and body else body
+        chunks.append(cutter.cut(start, end, path, embedding_text=custom, table_header=header))
     return chunks
 
 
