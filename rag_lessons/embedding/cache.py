@@ -273,8 +273,15 @@ class CachedEmbedder(BaseEmbedder):
 
     def _prepared(self, db: sqlite3.Connection) -> bool:
         """表建好没有；文件是 SQLite 却不是本包的缓存时抛出 RagLessonsError，不去碰它。"""
-        mark = db.execute("PRAGMA application_id").fetchone()[0]
-        tables = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        own = not db.in_transaction
+        if own:                                         # 两样要在同一个快照里看：别的线程可能正好在建表
+            db.execute("BEGIN")
+        try:
+            mark = db.execute("PRAGMA application_id").fetchone()[0]
+            tables = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        finally:
+            if own and db.in_transaction:
+                db.execute("ROLLBACK")
         if mark == APPLICATION_ID and ("vectors",) in tables:
             return True
         if mark or tables:
