@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from rag_lessons.course.checks import Case, Exercise, Wrong, case
+from rag_lessons.embedding.toy import bigrams
 from rag_lessons.types import Answer, Chunk, Citation, Hit, is_blank
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 GOLD = "安全阀只在这个文件定义一次"
 LIMIT = 10                              # 排进前 10 名算找得到
+NEAR = 30                               # 10 到 30 名：说的是这件事，只是没认出来
 
 
 @cache
@@ -35,6 +37,12 @@ def ranks(question: str) -> tuple[int, int]:
     return toy, real
 
 
+def common_pairs(question: str) -> list[str]:
+    """问题和正确的块共有的字对。"""
+    right = next(chunk for chunk in _indexes()[0].chunks if GOLD in chunk.text)
+    return sorted(set(bigrams(question)) & set(bigrams(right.text)))
+
+
 def judge_question(question: object) -> str:
     """空串表示可以；否则说出哪里不合要求。"""
     if not isinstance(question, str):
@@ -46,9 +54,14 @@ def judge_question(question: object) -> str:
     toy, real = ranks(question)
     seen = f"玩具排第 {toy} 名，真嵌入排第 {real} 名。"
     if toy <= LIMIT:
-        return seen + "玩具也找到了：你的话和原文共有一些字对，换掉那几个词。"
+        common = common_pairs(question)
+        if not common:
+            return seen + "玩具碰巧找到了：没有共同的字对，分数全靠不同的字对挤进一格；换个说法再试。"
+        return seen + f"玩具也找到了：你的话和原文共有{''.join(f'「{pair}」' for pair in common)}，换掉这几个字对。"
+    if real > NEAR:
+        return seen + "真嵌入也没找到：要说的是 agent 一直停不下来这件事，而不是别的事。"
     if real > LIMIT:
-        return seen + "真嵌入也没找到：试着说出「停不下来」这件事，而不是别的事。"
+        return seen + f"真嵌入差一点，要排进前 {LIMIT} 名：意思留着，换一两个近义的词再试。"
     return ""
 
 
@@ -67,12 +80,19 @@ def _answer(order: Sequence[int], sources: Sequence[str]) -> Answer:
     return Answer("答案", tuple(Citation(n, "", chunks[n - 1]) for n in order), hits)
 
 
+def _case(label: str, order: Sequence[int], sources: Sequence[str]) -> Case:
+    """名字里写明 citations 依次是什么：Answer 整个打印出来太长。"""
+    answer = _answer(order, sources)
+    seen = "、".join(f"[{c.number}] {c.chunk.label}" for c in answer.citations) or "空的"
+    return case(f"{label}（citations：{seen}）", answer)
+
+
 def _cases() -> list[Case]:
     return [
-        case("引用了两块", _answer([1, 2], ["safety.py", "loop.py", "log.py"])),
-        case("编号没有按次序", _answer([3, 1], ["safety.py", "loop.py", "agent.toml"])),
-        case("同一出处引了两次", _answer([1, 2, 3], ["safety.py", "loop.py", "safety.py"])),
-        case("没有引用", _answer([], ["safety.py"])),
+        _case("引用了两块", [1, 2], ["safety.py", "loop.py", "log.py"]),
+        _case("编号没有按次序", [3, 1], ["safety.py", "loop.py", "agent.toml"]),
+        _case("同一出处引了两次", [1, 2, 3], ["safety.py", "loop.py", "safety.py"]),
+        _case("没有引用", [], ["safety.py"]),
     ]
 
 
@@ -102,6 +122,8 @@ EXERCISES = [
                   "你用的是 answer.hits，那是检索到的全部；被引用的在 answer.citations 里。"),
             Wrong("没有按编号排", lambda answer: list(dict.fromkeys(c.chunk.label for c in answer.citations)),
                   "先按 number 从小到大排，再取出处。"),
+            Wrong("照 citations 原样", lambda answer: [c.chunk.label for c in answer.citations],
+                  "有两处要改：先按 number 从小到大排；同一个出处只留一次。"),
             Wrong("没有去掉重复", lambda answer: [c.chunk.label for c in sorted(answer.citations, key=lambda c: c.number)],
                   "同一个出处出现了两次；已经在列表里的就不要再放。"),
             Wrong("按出处的字母排", lambda answer: sorted({c.chunk.label for c in answer.citations}),

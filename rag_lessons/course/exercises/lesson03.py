@@ -70,7 +70,15 @@ _COSINE = Exercise(
         case("一段是空的", {}, {"安全": 1}),
         case("两段都是空的", {}, {}),
     ],
+    diagnoses=[
+        (
+            lambda outputs, expected: bool(outputs[2]),
+            "没有共同的字对，余弦应是 0。次数要按字对去找（b.get(pair, 0)），不能按先后次序配对。",
+        ),
+    ],
     wrong=[
+        Wrong("按先后配对", lambda a, b: sum(x * y for x, y in zip(a.values(), b.values(), strict=False))
+              / (_length(a) * _length(b)) if a and b else 0.0),
         Wrong("忘了开方", _without_root, "分母里的长度没有开平方：长度是「平方和的平方根」。"),
         Wrong("只有点积", _dot, "这是点积，还没有除以两个长度，所以长的那段占便宜。"),
         Wrong("除以总次数", _by_totals, "你除的是次数之和。长度要先把每个次数平方，加起来，再开平方。"),
@@ -135,6 +143,8 @@ def _no_guard_sets(a: str, b: str) -> float:
     return both / len(first | second)
 
 
+_SINGLE = "你比的是单个的字。先用 bigrams 切成字对，再变成集合。"
+
 _JACCARD = Exercise(
     id="3.2",
     title="字对集合的相似度",
@@ -150,13 +160,14 @@ _JACCARD = Exercise(
         case("完全相同", "重试间隔", "重试间隔"),
         case("两段都是空串", "", ""),
     ],
+    diagnoses=[(lambda outputs, expected: bool(outputs[6]), _SINGLE)],
     wrong=[
         Wrong("Dice 系数", _dice, "这是 Dice 系数：共有的算了两遍。这里要共有的种数 ÷ 合起来的种数。"),
         Wrong("分母是两个种数之和", _sum_below, "分母里共有的字对算了两遍，所以完全相同的两段只得 0.5；用并集 |。"),
         Wrong("除以少的那边", _smaller_below, "你除的是种数少的那边，于是短的那段只要全被包含就得 1。分母应是并集。"),
         Wrong("集合的余弦", _set_cosine, "你除的是两个种数乘积的平方根，那是余弦。这里的分母是并集的种数。"),
         Wrong("数了重复", _with_repeats, "重复出现的字对被数了多次。先用 set 去掉重复。"),
-        Wrong("按单字", _characters, "你比的是单个的字。先用 bigrams 切成字对，再变成集合。"),
+        Wrong("按单字", _characters, _SINGLE),
         Wrong("没管空的", _no_guard_sets, "两段都没有字对时，并集是空的，不能做除数；这时返回 0.0。"),
     ],
     follow_up="展开「答案与说明」，看它和余弦在哪里意见相反。",
@@ -213,6 +224,13 @@ def _any_pair(n: int, share: float) -> int:
     return dim
 
 
+_DOUBLE = "每次要翻倍，答案只在 1、2、4、8……里选。"
+
+
+def _is_power(value: object) -> bool:
+    return not isinstance(value, int) or value < 1 or value & (value - 1) == 0
+
+
 _SLOTS = Exercise(
     id="3.3",
     title="要多少格才够",
@@ -228,13 +246,16 @@ _SLOTS = Exercise(
     diagnoses=[
         (
             lambda outputs, expected: len(outputs) > 1 and all(v == 1 for v in outputs[:5]),
-            "总是停在 1 格：多半是漏了公式最前面的「1 −」，那样算出来的是不共格的比例。",
+            "总是停在 1 格：要么比例还大于 share 时没有接着翻倍（大于、小于写反了），"
+            "要么漏了公式最前面的「1 −」，算成了不共格的比例。",
         ),
+        (lambda outputs, expected: not all(_is_power(v) for v in outputs), _DOUBLE),
     ],
     wrong=[
         Wrong("恰好等于时还在加", _strict, "比例恰好等于 share 也算够，用「大于才继续」。"),
         Wrong("把自己也算进去", _with_itself, "会和你挤的是另外 n − 1 种，指数应是 n - 1；只有一种时一格就够。"),
-        Wrong("一格一格加", _one_by_one, "每次要翻倍，答案只在 1、2、4、8……里选。"),
+        Wrong("一格一格加", _one_by_one, _DOUBLE),
+        Wrong("大于小于写反", lambda n, share: 1),
         Wrong("少翻了一倍", _one_short, "少翻了一倍：返回的这一档还超过 share。"),
         Wrong("用 n ÷ 格数", _load, "n ÷ 格数是平均每格有几种，不是共格的比例；挤的时候它能超过 1。"),
         Wrong("有没有任何两种共格", _any_pair, "你算的是「至少有两种共格」的机会，那是生日问题的原题；这里要的是共格的占几成。"),

@@ -109,6 +109,8 @@ def _chunk(source: str, start: int, end: int) -> Chunk:
     return Chunk("字" * (end - start), source, start, end)
 
 
+_ONE_MORE = "多数了一个字：位置是左闭右开，终点减起点就是字数，不用加 1。"
+
 _SHARE = Exercise(
     id="4.2",
     title="金标原句有几成在块里",
@@ -131,6 +133,7 @@ _SHARE = Exercise(
             lambda outputs, wanted: any(v < 0 for v in outputs),
             "出现了负数：两段不相交时，终点的较小者减起点的较大者小于 0，要用 max(0, …) 托住。",
         ),
+        (lambda outputs, wanted: 0 < outputs[5] < 1, _ONE_MORE),
     ],
     wrong=[
         Wrong(
@@ -161,7 +164,7 @@ _SHARE = Exercise(
             "多数了一个字",
             lambda chunk, span: max(0, min(chunk.end, span[2]) - max(chunk.start, span[1]) + 1) / (span[2] - span[1])
             if chunk.source == span[0] else 0.0,
-            "多数了一个字：位置是左闭右开，终点减起点就是字数，不用加 1。",
+            _ONE_MORE,
         ),
         Wrong(
             "返回了字数",
@@ -213,17 +216,38 @@ def _middle(scores: Sequence[float], answerable: Sequence[bool]) -> float:
     return float((values[has].mean() + values[~has].mean()) / 2)
 
 
+def _grid(scores: Sequence[float], answerable: Sequence[bool]) -> float:
+    values, has = np.asarray(scores, dtype=float), np.asarray(answerable, dtype=bool)
+    return float(max(
+        np.arange(0, 1, 0.01),
+        key=lambda t: round((values[has] >= t).mean() + (values[~has] < t).mean(), 9),
+    ))
+
+
+_THRESHOLD_CASES = [
+    case("两组分得开", [0.9, 0.8, 0.3, 0.2], [True, True, False, False]),
+    case("有交错", [0.30, 0.22, 0.21, 0.12, 0.15, 0.10, 0.24], [True, True, True, True, False, False, False]),
+    case("没答案的很少", [0.5, 0.45, 0.4, 0.3, 0.25, 0.2, 0.18, 0.16, 0.35, 0.1], [True] * 8 + [False] * 2),
+    case("有答案的偶尔很低", [0.5, 0.45, 0.4, 0.3, 0.25, 0.2, 0.05, 0.1, 0.08, 0.42], [True] * 7 + [False] * 3),
+    case("两个阈值一样好", [0.6, 0.4, 0.5, 0.1], [True, True, False, False]),
+    case("没答案的分数反而高", [0.2, 0.3, 0.6], [True, True, False]),
+]
+
+
+def _off_the_list(outputs: Sequence[Any], wanted: Sequence[Any]) -> bool:
+    """返回的不是出现过的分数；两组平均分的中点另有一句话。"""
+    args = [one.args for one in _THRESHOLD_CASES]
+    middle = all(abs(v - _middle(*a)) < 1e-6 for v, a in zip(outputs, args, strict=True))
+    return not middle and any(min(abs(v - s) for s in a[0]) > 1e-6 for v, a in zip(outputs, args, strict=True))
+
+
 _THRESHOLD = Exercise(
     id="4.3",
     title="在 tune 上选阈值",
     reference=choose_threshold,
-    cases=[
-        case("两组分得开", [0.9, 0.8, 0.3, 0.2], [True, True, False, False]),
-        case("有交错", [0.30, 0.22, 0.21, 0.12, 0.15, 0.10, 0.24], [True, True, True, True, False, False, False]),
-        case("没答案的很少", [0.5, 0.45, 0.4, 0.3, 0.25, 0.2, 0.18, 0.16, 0.35, 0.1], [True] * 8 + [False] * 2),
-        case("有答案的偶尔很低", [0.5, 0.45, 0.4, 0.3, 0.25, 0.2, 0.05, 0.1, 0.08, 0.42], [True] * 7 + [False] * 3),
-        case("两个阈值一样好", [0.6, 0.4, 0.5, 0.1], [True, True, False, False]),
-        case("没答案的分数反而高", [0.2, 0.3, 0.6], [True, True, False]),
+    cases=_THRESHOLD_CASES,
+    diagnoses=[
+        (_off_the_list, "你返回的阈值不是出现过的分数。只在 scores 里挑：两个相邻分数之间的阈值，效果都一样。"),
     ],
     wrong=[
         Wrong(
@@ -256,6 +280,7 @@ _THRESHOLD = Exercise(
             _middle,
             "两组平均分的中点，只在两组一样宽时才合适；请把每个出现过的分数当阈值试一遍。",
         ),
+        Wrong("按百分之一的网格试", _grid),
         Wrong(
             "方向反了",
             _pick(lambda has, no, t: (has < t).mean() + (no >= t).mean()),
