@@ -375,7 +375,7 @@ def same_as_package(name: str, source: str) -> str:
             break
     else:
         return f"{name} 不在包里；请核对标记。"
-    package = _definition(ast.parse(Path(spec.origin).read_text(encoding="utf-8")), parts[cut:])
+    package = _in_package(spec.origin, parts[cut:])
     here = _definition(ast.parse(source), parts[-1:])
     if package is None:
         return f"{name} 不在 {'.'.join(parts[:cut])} 里；请核对标记。"
@@ -386,6 +386,17 @@ def same_as_package(name: str, source: str) -> str:
     pairs = zip(_lines(package), _lines(here), strict=False)
     theirs, ours = next(((a, b) for a, b in pairs if a != b), ("（结束）", "（还有）"))
     return f"{name} 与包里的写法不同，从这里开始：包里是 {theirs}，这里是 {ours}"
+
+
+def _in_package(file: str, path: Sequence[str]) -> ast.AST | None:
+    """模块里的定义；子包的 __init__ 只是转手时（from … import 名字），顺着找到写它的那个文件。"""
+    tree = ast.parse(Path(file).read_text(encoding="utf-8"))
+    found = _definition(tree, path)
+    for node in tree.body if found is None else ():
+        if isinstance(node, ast.ImportFrom) and node.module and path[0] in [a.name for a in node.names]:
+            spec = importlib.util.find_spec(node.module)
+            return _in_package(spec.origin, path) if spec is not None and spec.origin else None
+    return found
 
 
 def _lines(node: ast.AST) -> list[str]:

@@ -1,7 +1,4 @@
-"""金标问题：问题、答案应当出自哪里、属于哪一类。
-
-相关与否按“块和金标原句的位置有没有重叠”来算，所以同一份金标能给任何一种切块打分。
-"""
+"""金标问题：问题、答案应当出自哪里、属于哪一类。"""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rag_lessons.paths import data_path
-from rag_lessons.types import Chunk, Document, Hit, RagLessonsError
+from rag_lessons.types import Document, RagLessonsError
 
 
 @dataclass(frozen=True)
@@ -83,34 +80,3 @@ def gold_spans(question: Question, documents: Sequence[Document]) -> list[tuple[
             raise RagLessonsError(f"问题 {question.id} 的金标原句不在 {gold.source} 里；文档改过的话，请更新金标。")
         spans.append((gold.source, start, start + len(gold.quote)))
     return spans
-
-
-def overlaps(chunk: Chunk, span: tuple[str, int, int]) -> bool:
-    """块和金标原句至少共有一个字。
-
-    >>> overlaps(Chunk("甲乙", "a.md", 0, 2), ("a.md", 1, 5)), overlaps(Chunk("甲乙", "a.md", 0, 2), ("b.md", 1, 5))
-    (True, False)
-    """
-    source, start, end = span
-    return chunk.source == source and chunk.start < end and start < chunk.end
-
-
-def first_rank(hits: Sequence[Hit], spans: Sequence[tuple[str, int, int]]) -> int | None:
-    """第一条碰到金标原句的结果排第几；一条也没碰到是 None。
-
-    >>> hits = [Hit(Chunk("甲", "a.md", 0, 1), 0.9, 1), Hit(Chunk("乙", "a.md", 1, 2), 0.5, 2)]
-    >>> first_rank(hits, [("a.md", 1, 2)]), first_rank(hits, [("b.md", 0, 9)])
-    (2, None)
-    """
-    return next((hit.rank for hit in hits if any(overlaps(hit.chunk, span) for span in spans)), None)
-
-
-def hit_at_k(ranks: Sequence[int | None], k: int) -> float:
-    """hit@k：名次在前 k 的问题占几成。
-
-    >>> hit_at_k([1, 4, None, 3], k=3)
-    0.5
-    """
-    if not ranks:
-        raise RagLessonsError("一个问题也没有，算不出命中率；请检查筛选条件。")
-    return sum(rank is not None and rank <= k for rank in ranks) / len(ranks)
