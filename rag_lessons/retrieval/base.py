@@ -1,0 +1,85 @@
+"""检索器的约定，和几种检索器共用的几步。
+
+能回答 ``.search(query, k)`` 的就是检索器，所以它们可以一层套一层：索引、融合、重排、父块……
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from rag_lessons.index import VectorIndex, Where, check_k, check_question
+from rag_lessons.types import Chunk, Hit, RagLessonsError, check_hits
+
+Ask = Callable[[int, Where | None], list[Hit]]
+
+
+class Searcher(Protocol):
+    """问题 → 最近的 k 块，从高到低。``where`` 是块 → 要不要，先筛选，再取前 k。"""
+
+    def search(self, query: str, k: int = 3, where: Where | None = None) -> list[Hit]: ...
+
+
+def check_searcher(searcher: object, name: str = "searcher") -> None:
+    """有 .search 方法的对象；忘了写括号、传成列表，都在这里说清。"""
+    if isinstance(searcher, type) or not callable(getattr(searcher, "search", None)):
+        kind = searcher.__name__ if isinstance(searcher, type) else type(searcher).__name__
+        raise RagLessonsError(f"{name} 要有 .search(query, k)，收到的是 {kind}；例如 VectorIndex.build(...) 的返回值。")
+
+
+def check_search(query: object, k: int, where: object) -> None:
+    """search 的三个参数；每种检索器一开头都查，不等到里面那层。"""
+    check_k(k)
+    check_question(query)
+    if where is not None and not callable(where):
+        raise RagLessonsError(f"where 要是函数，收到 {where!r}；例如 where=lambda chunk: chunk.source == \"a.md\"。")
+
+
+def takes_where(searcher: Searcher) -> bool:
+    """这个检索器的 search 收不收 where。"""
+    try:
+        names = inspect.signature(searcher.search).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return any(one.name == "where" or one.kind is one.VAR_KEYWORD for one in names)
+
+
+def find(searcher: Searcher, query: str, k: int, where: Where | None = None) -> list[Hit]:
+    """问里面那层。筛选一定要交下去：先取前 k 再筛，会漏掉该有的答案。"""
+    if where is None:
+        return check_hits(searcher.search(query, k))
+    if not takes_where(searcher):
+        raise RagLessonsError(f"{type(searcher).__name__} 的 search 不收 where，筛选只能在取前 k 之前做；请给它加上这个参数。")
+    return check_hits(searcher.search(query, k, where=where))
+
+
+def asking(searcher: Searcher, query: str) -> Ask:
+    """把问题准备好，返回一个可以问几次的函数 (k, where) → 结果；VectorIndex 的问题向量只算一次。"""
+    if isinstance(searcher, VectorIndex) and searcher.chunks:
+        searcher.check_space()
+        vector = searcher.embedder.embed_query(query)
+        return lambda k, where=None: searcher.search_vector(vector, k, where=where)
+    return lambda k, where=None: find(searcher, query, k, where)
+
+
+def in_rank_order(hits: Iterable[Hit]) -> list[Hit]:
+    """按分数从高到低排好，重写名次。分数先舍入到 6 位；一样的按（来源、位置、id），与喂进来的次序无关。"""
+    rounded = [replace(hit, score=round(hit.score, 6) + 0.0) for hit in hits]
+    rounded.sort(key=lambda hit: (-hit.score, hit.chunk.source, hit.chunk.start, hit.chunk.id))
+    return [replace(hit, rank=rank) for rank, hit in enumerate(rounded, 1)]
+
+
+def all_chunks(*searchers: Any) -> list[Chunk]:
+    """几个检索器里的块，同一块只列一次，按（来源、位置）排。哪一个没有 ``chunks`` 就抛出 AttributeError。"""
+    unique = {chunk.id: chunk for searcher in searchers for chunk in searcher.chunks}
+    return sorted(unique.values(), key=lambda c: (c.source, c.start, c.end, c.id))
+
+
+def by_id(hits: Sequence[Hit]) -> dict[str, Hit]:
+    """id → 结果；同一块出现两次时留下靠前的。"""
+    found: dict[str, Hit] = {}
+    for hit in hits:
+        found.setdefault(hit.chunk.id, hit)
+    return found
