@@ -1,26 +1,19 @@
 """网络上的嵌入服务：智谱 embedding-3、一切 OpenAI 兼容的服务，以及别的库里的本地模型。
 
-网络会出错，这里只做四件事：
+重试和解读报错在 service.py，与对话共用。这里另做两件事：
 
 * 分批，一批算完就交出去（外面的缓存随即存下），失败时已付过钱的不会丢；
-* 该重试的重试（限流、5xx、超时、断线），等待时间逐次翻倍、带随机、有上限；密钥错、参数错不重试；
-* 核对返回值：条数、``index``、维数、NaN、零向量，有一样不对就抛出 EmbeddingServiceError，从不用零凑数；
-* 把报错翻成一句话，里面没有密钥。
+* 核对返回值：条数、``index``、维数、NaN、零向量，有一样不对就抛出 EmbeddingServiceError，从不用零凑数。
 
-官方 SDK 自己也会重试（智谱默认三次），与这里的相乘就太多了，所以关掉它们的。
-
-限制的出处（智谱开放平台文档“文本嵌入”与“错误码”两页）：embedding-3 每条最多 3,072 token，
-一次最多 64 条，维数 256/512/1024/2048；1302 是并发过高，1303 是太频繁，1305 是平台过载。
+限制的出处（智谱开放平台文档“文本嵌入”页）：embedding-3 每条最多 3,072 token，
+一次最多 64 条，维数 256/512/1024/2048。
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import logging
-import random
 import re
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -32,75 +25,13 @@ import numpy as np
 
 from rag_lessons.embedding.base import BaseEmbedder, FloatArray, Role, check_vectors
 from rag_lessons.progress import progress
-from rag_lessons.settings import clean_key, explain_key, get_key, get_setting
+from rag_lessons.service import Retry, Service, ServiceError, load_sdk
+from rag_lessons.settings import get_setting
 from rag_lessons.types import RagLessonsError, is_blank
 
-log = logging.getLogger(__name__)
 
-# 429 里这些业务码是欠费、违规、额度用完：等多久都没有用
-HOPELESS_CODES = frozenset(
-    {"1113", "1121", "1301", "1304", "1308", "1309", "1310", "1311", "1313", "insufficient_quota"}
-)
-# 连不上就早点说；算 64 条最多也就几秒
-CONNECT_TIMEOUT = 8.0
-LOCAL_HOSTS = {"localhost", "127.0.0.1", "::1"}
-
-
-class EmbeddingServiceError(RagLessonsError):
-    """嵌入服务没有给出可用的向量。
-
-    属性
-    ----
-    status : HTTP 状态码；没有收到回复时是 None。
-    code : 服务商的业务码，例如 "1302"；没有时是 ""。
-    retryable : 等一会儿再试有没有用。
-    retry_after : 服务要求等几秒；没有要求时是 0。
-    """
-
-    def __init__(
-        self,
-        message: str,
-        status: int | None = None,
-        code: str = "",
-        retryable: bool = False,
-        retry_after: float = 0.0,
-    ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
-        self.retryable = retryable
-        self.retry_after = retry_after
-
-
-@dataclass(frozen=True)
-class Retry:
-    """重试的规矩。默认最多等约 15 至 23 秒，分四次。
-
-    参数
-    ----
-    attempts : 一批最多试几次（含第一次）。
-    first_wait : 第一次重试前等几秒；以后每次翻倍，再加零到一半的随机，免得全班同时重来。
-    longest_wait : 一次最多等几秒（服务用 Retry-After 要求更久时也以它为限）。
-    total : 一批从开始到放弃最多几秒。
-    sleep : 用什么来等；测试时可以换成只记录不等待的函数。
-    """
-
-    attempts: int = 5
-    first_wait: float = 1.0
-    longest_wait: float = 20.0
-    total: float = 90.0
-    sleep: Callable[[float], object] = time.sleep
-
-    def wait(self, attempt: int, asked: float = 0.0) -> float:
-        """第 attempt 次失败之后等几秒；asked 是服务要求的秒数。
-
-        >>> rule = Retry(first_wait=1, longest_wait=100)
-        >>> waits = [rule.wait(n) for n in (1, 2, 3)]
-        >>> 1 <= waits[0] <= 1.5 and 2 <= waits[1] <= 3 and 4 <= waits[2] <= 6
-        True
-        """
-        grown = self.first_wait * 2 ** (attempt - 1) * (1 + random.uniform(0, 0.5))
-        return min(max(grown, asked), self.longest_wait)
+class EmbeddingServiceError(ServiceError):
+    """嵌入服务没有给出可用的向量。属性见 ServiceError。"""
 
 
 # --- 长度 ---------------------------------------------------------------------------------------------
@@ -191,30 +122,15 @@ def _check_prefixes(*prefixes: object) -> None:
         raise RagLessonsError("query_prefix 和 document_prefix 要是字符串；不加前缀就不写。")
 
 
-def _check_address(base_url: object) -> None:
-    """服务地址要是 http 或 https 开头、端口合法的一行；报错里不写出它，里面可能有密码。"""
-    if base_url is None:
-        return
-    try:
-        parts = urlsplit(base_url) if isinstance(base_url, str) else None
-        good = parts is not None and parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        good = False
-    if not good:
-        raise RagLessonsError("base_url 不是网址；要写成 http://主机:端口/路径 的样子，例如 http://127.0.0.1:11434/v1。")
+class _ServiceEmbedder(Service, _BatchEmbedder):
+    """两家网络服务共有的：长度检查、一批的来回。"""
 
-
-class _ServiceEmbedder(_BatchEmbedder):
-    """两家网络服务共有的：长度检查、客户端、重试、解读报错。"""
-
-    provider: str
-    key_name: str
-    base_url: str | None
-    max_tokens: int | None
+    error_type = EmbeddingServiceError
 
     def __init__(
         self,
         model: str,
+        base_url: str | None,
         dim: int,
         requested_dim: int | None,
         api_key: str | None,
@@ -226,22 +142,12 @@ class _ServiceEmbedder(_BatchEmbedder):
     ) -> None:
         if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
             raise RagLessonsError(f"batch_size 要是至少为 1 的整数，收到 {batch_size!r}。")
-        _check_address(self.base_url)
-        self.model = model
+        self._connect(model, base_url, api_key, timeout, retry)
         self.dim = dim
         self.batch_size = batch_size
-        self.timeout = timeout
-        self.retry = retry or Retry()
         self.max_tokens = max_tokens
         self.count_tokens = count_tokens
         self._requested_dim = requested_dim
-        self._key = clean_key(api_key, self.key_name) if api_key is not None else self._find_key()
-
-    def _find_key(self) -> str:
-        key = get_key(self.key_name)
-        if key is None:
-            raise RagLessonsError(explain_key(self.key_name))
-        return key
 
     # 输入 -----------------------------------------------------------------------------------------
 
@@ -270,134 +176,21 @@ class _ServiceEmbedder(_BatchEmbedder):
 
     # 调用 -----------------------------------------------------------------------------------------
 
-    def _make_client(self, http_client: Any) -> Any:
-        """SDK 的客户端。"""
-        raise NotImplementedError
-
     def _request(self, client: Any, texts: list[str]) -> Any:
         """SDK 的一次调用；返回 SDK 的回复对象。"""
         raise NotImplementedError
 
     @contextmanager
     def _session(self) -> Iterator[Callable[[list[str]], object]]:
-        """一次嵌入用一个客户端，用完就关：不留连接，线程和 fork 都安全；建一个约 0.03 秒。"""
-        try:
-            import httpx
-
-            timeout = httpx.Timeout(self.timeout, connect=min(self.timeout, CONNECT_TIMEOUT))
-            host = urlsplit(self.base_url or "").hostname
-            # 本机的服务不经过代理：系统里设的 HTTP_PROXY 多半到不了它
-            http = httpx.Client(timeout=timeout, trust_env=host not in LOCAL_HOSTS)
-            client = self._make_client(http)
-        except ImportError as error:            # 设了 SOCKS 代理而没有 socksio，或 SDK 没装好
-            missing = error.name or "socksio（系统设了 SOCKS 代理）"
-            raise RagLessonsError(f"少一个包：{missing}；请用 pip 装上它，再重启内核。") from None
-        with http:
+        with self._client() as client:
             yield partial(self._send, client)
 
-    def _send(self, client: Any, texts: list[str]) -> object:
+    def _send(self, client: Any, texts: list[str]) -> list[Any]:
         """发一批，按规矩重试，返回按 index 排好的向量。"""
-        from tenacity import (
-            RetryCallState,
-            Retrying,
-            retry_if_exception,
-            stop_after_attempt,
-            stop_before_delay,
+        return self._call(
+            lambda: _in_order(self._request(client, texts), len(texts), self.space),
+            advice=lambda said: _batch_hint(said, len(texts)),
         )
-
-        def wait(state: RetryCallState) -> float:
-            return self.retry.wait(state.attempt_number, state.outcome.exception().retry_after)
-
-        def announce(state: RetryCallState) -> None:
-            log.info("%s，%.1f 秒后再试", state.outcome.exception(), state.upcoming_sleep)
-
-        attempts = Retrying(
-            stop=stop_after_attempt(self.retry.attempts) | stop_before_delay(self.retry.total),
-            wait=wait,
-            retry=retry_if_exception(lambda error: getattr(error, "retryable", False)),
-            sleep=self.retry.sleep,
-            before_sleep=announce,
-            reraise=True,
-        )
-        return attempts(self._once, client, texts)
-
-    def _once(self, client: Any, texts: list[str]) -> list[Any]:
-        try:
-            return _in_order(self._request(client, texts), len(texts), self.space)
-        except RagLessonsError:
-            raise
-        except Exception as error:          # SDK 的异常种类很多，一律翻译
-            raise self._translate(error, len(texts)) from None
-
-    # 报错 -----------------------------------------------------------------------------------------
-
-    def _translate(self, error: Exception, count: int) -> EmbeddingServiceError:
-        """SDK 的异常 → 一句中文。只取状态码、业务码和去掉密钥的原话。"""
-        name = type(error).__name__
-        response = getattr(error, "response", None)
-        status = getattr(response, "status_code", None)
-        where = f"{self.provider}（{self.model}）"
-        if "Timeout" in name:
-            return EmbeddingServiceError(
-                f"{where}在 {self.timeout:g} 秒内没有回复；请检查网络，或把 timeout 调大。", retryable=True
-            )
-        if "Connection" in name and status is None:
-            return EmbeddingServiceError(f"连不上服务：{where}；请检查网络、代理和 base_url。", retryable=True)
-        if status is None or 200 <= status < 300:
-            return EmbeddingServiceError(f"{where}的回复不是约定的 JSON（{name}）；请检查 base_url 是否写对。", status)
-        code, said = self._details(response)
-        label = f"HTTP {status}" + (f"，业务码 {code}" if code else "")
-        said = f" 服务的原话：{said}" if said else ""
-        if status in (401, 403) or code in ("1000", "1001", "1002", "1003", "1004"):
-            # 原话里常有密钥的一部分，不转述
-            return EmbeddingServiceError(
-                f"{where}不认这个密钥（{label}）；请检查密钥（{self.key_name} 或 api_key=）是否复制完整、是否过期、有没有这个模型的权限。",
-                status, code,
-            )
-        if code in HOPELESS_CODES:
-            return EmbeddingServiceError(
-                f"{where}拒绝了请求（{label}），等待没有用；请到服务商的网页看余额、额度和内容限制。{said}", status, code
-            )
-        if status in (408, 429) or status >= 500:
-            busy = "限流" if status == 429 else "暂时出错"
-            return EmbeddingServiceError(
-                f"{where}{busy}（{label}），试过几次仍不行；请过几分钟再运行。{said}",
-                status, code, retryable=True, retry_after=_seconds(response.headers.get("retry-after")),
-            )
-        if status == 404 or 300 <= status < 400 or code in ("1211", "model_not_found"):
-            return EmbeddingServiceError(
-                f"{where}没有这个模型或地址（{label}）；请检查 model 和 base_url。{said}", status, code
-            )
-        hint = _batch_hint(said, count)
-        return EmbeddingServiceError(f"{where}说参数不对（{label}）；{hint}{said}", status, code)
-
-    def _details(self, response: Any) -> tuple[str, str]:
-        """（业务码, 服务的原话）；原话去掉密钥，最多 200 字。"""
-        try:
-            body = response.json()
-        except Exception:
-            return "", ""
-        error = body.get("error", body) if isinstance(body, dict) else {}
-        if not isinstance(error, dict):
-            error = {"message": error}
-        code = error.get("code")
-        message = error.get("message") or ""
-        return "" if code is None else self._redact(str(code)), self._redact(str(message))
-
-    def _redact(self, text: str) -> str:
-        """去掉密钥，以及智谱密钥（编号.密文）的两半，再截短。"""
-        for part in sorted({self._key, *self._key.split(".")}, key=len, reverse=True):
-            if len(part) >= 6:
-                text = text.replace(part, "（已隐藏）")
-        text = re.sub(r"(?i)bearer\s+\S+|\bsk-[\w*-]+", "（已隐藏）", text)
-        return re.sub(r"\s+", " ", text)[:200]
-
-
-def _seconds(value: str | None) -> float:
-    try:
-        return max(0.0, float(value or 0))
-    except ValueError:
-        return 0.0
 
 
 def _batch_hint(said: str, count: int) -> str:
@@ -481,8 +274,8 @@ class ZhipuEmbedder(_ServiceEmbedder):
         if isinstance(dim, bool) or not isinstance(dim, int) or dim not in limits.dims:
             raise RagLessonsError(f"{model} 的维数只能是 {'、'.join(map(str, limits.dims))}，收到 {dimensions!r}。")
         batch_size = limits.batch if batch_size is None else batch_size
-        self.base_url = base_url or get_setting("ZHIPUAI_BASE_URL")
-        super().__init__(model, dim, dim, api_key, batch_size, timeout, retry, limits.tokens, count_tokens)
+        base_url = base_url or get_setting("ZHIPUAI_BASE_URL")
+        super().__init__(model, base_url, dim, dim, api_key, batch_size, timeout, retry, limits.tokens, count_tokens)
         if batch_size > limits.batch:
             raise RagLessonsError(f"{model} 一次最多 {limits.batch} 条，收到 batch_size={batch_size}。")
         self.space = f"zhipu/{model}/{dim}/none/v1"
@@ -548,33 +341,18 @@ class OpenAIEmbedder(_ServiceEmbedder):
         if not isinstance(model, str) or is_blank(model):
             raise RagLessonsError(f"model 要是模型名，收到 {model!r}；例如 \"bge-m3\"。")
         _check_prefixes(query_prefix, document_prefix)
-        self.base_url = base_url or get_setting("OPENAI_BASE_URL")
+        base_url = base_url or get_setting("OPENAI_BASE_URL")
+        self.key_optional = base_url is not None
         self.query_prefix = query_prefix
         self.document_prefix = document_prefix
-        super().__init__(model, dim or 0, dim, api_key, batch_size, timeout, retry, max_tokens, count_tokens)
+        super().__init__(model, base_url, dim or 0, dim, api_key, batch_size, timeout, retry, max_tokens, count_tokens)
         where = quote(service or _place(self.base_url), safe=":")
         prefix = _prefix_name(query_prefix, document_prefix)
         self.space = f"openai/{where}/{quote(model, safe=':')}/{dim or 'default'}/{prefix}/v1"
-        self._import()
-
-    def _find_key(self) -> str:
-        key = get_key(self.key_name)
-        if key is None and self.base_url is None:
-            raise RagLessonsError(explain_key(self.key_name))
-        return key or "not-needed"
-
-    @staticmethod
-    def _import() -> Any:
-        try:
-            import openai
-        except ImportError:
-            raise RagLessonsError(
-                "OpenAIEmbedder 要用 openai 这个包，现在没有装；请运行 python start.py --all，或 pip install openai。"
-            ) from None
-        return openai
+        load_sdk("openai", "OpenAIEmbedder")
 
     def _make_client(self, http_client: Any) -> Any:
-        return self._import().OpenAI(
+        return load_sdk("openai", "OpenAIEmbedder").OpenAI(
             api_key=self._key, base_url=self.base_url, timeout=http_client.timeout, max_retries=0,
             http_client=http_client,
         )
