@@ -153,7 +153,7 @@ def test_first_failing_case_is_shown_with_input_and_values():
     assert text.splitlines() == [
         "还不对：3 组输入里有 2 组不对，先看「很短」。",
         "  输入：score=0.5, length=5, c=20",
-        "  结果 应是 0.1，你得到 7。",
+        "  结果应是 0.1，你得到 7。",
     ]
 
 
@@ -202,7 +202,7 @@ class Point:
 @pytest.mark.parametrize(
     ("expected", "actual", "problem", "hint"),
     [
-        (0.5, 0.7, "结果 应是 0.5，你得到 0.7。", ""),
+        (0.5, 0.7, "结果应是 0.5，你得到 0.7。", ""),
         (0.5, float("nan"), "你得到 nan", "NaN"),
         (0.5, float("inf"), "你得到 inf", "无穷大"),
         (0.5, "0.5", "类型应是 小数 float；你得到的是 字符串 str", "去掉引号"),

@@ -12,7 +12,7 @@ import warnings
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from rag_lessons.chunking.base import Cutter, check_document, check_size, newline_ends, no_nesting, trim
 from rag_lessons.chunking.recursive import chunk_recursive, recursive_spans
@@ -56,13 +56,15 @@ def markdown_blocks(text: str) -> list[Block]:
         return starts[min(line, len(starts) - 1)]
 
     found: list[tuple[int, str, int, str]] = []        # 起点、种类、标题级别、标题文字
-    tokens = MarkdownIt("commonmark").enable("table").parse(source)
+    # 正文里的加粗、链接用不着，不解析（段落为主的文档快十倍）；只有标题的文字要
+    markdown, references = MarkdownIt("commonmark").enable("table").disable("inline"), {}
+    tokens = markdown.parse(source, references)
     for i, token in enumerate(tokens):
         if token.level or token.map is None or token.nesting < 0:
             continue
         kind = {"heading_open": "heading", "table_open": "table", "fence": "code", "code_block": "code"}.get(token.type, "text")
         level = int(token.tag[1]) if kind == "heading" else 0
-        title = "".join(c.content for c in tokens[i + 1].children or ()) if kind == "heading" else ""
+        title = _plain_title(markdown, tokens[i + 1].content, references) if kind == "heading" else ""
         found.append((place(token.map[0]), kind, level, " ".join(title.split())))
     if not found or found[0][0] > 0:
         found.insert(0, (0, "text", 0, ""))
@@ -74,6 +76,13 @@ def markdown_blocks(text: str) -> list[Block]:
             path = [p for p in path if p[0] < level] + [(level, title)]
         blocks.append(Block(start, end, kind, tuple(name for _, name in path if name)))
     return blocks
+
+
+def _plain_title(markdown: Any, title: str, references: dict) -> str:
+    """标题里的加粗、链接只留文字。"""
+    found: list[Any] = []
+    markdown.inline.parse(title, markdown, references, found)
+    return "".join(token.content for token in found)
 
 
 def table_rows(table: str) -> list[list[str]]:

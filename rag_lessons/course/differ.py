@@ -150,7 +150,7 @@ def find_difference(
     >>> find_difference([1, 2, 3], [1, 5, 3]).problem
     '结果[1] 应是 2，你得到 5；3 项里有 1 项不同，最大差 3.0。'
     >>> find_difference("甲乙丙", "甲乙丁").problem
-    "结果 从第 2 个字符（0 起）开始不同：应是 '丙'，你得到 '丁'。"
+    "结果从第 2 个字符（0 起）开始不同：应是 '丙'，你得到 '丁'。"
     >>> find_difference(0.5, 0.5000001).problem
     ''
     """
@@ -162,14 +162,14 @@ def find_difference(
 
 
 def _wrong_type(expected: Any, actual: Any, where: str) -> str:
-    return f"{where} 的类型应是 {type_name(expected)}；你得到的是 {type_name(actual)}。"
+    return f"{_at(where)}的类型应是 {type_name(expected)}；你得到的是 {type_name(actual)}。"
 
 
 def _unequal(expected: Any, actual: Any, where: str, reveal: bool) -> str:
     want, got = show(expected), show(actual)
     if want == got:
         want, got = repr(expected), repr(actual)
-    return f"{where} 应是 {want}，你得到 {got}。" if reveal else f"{where} 不对，你得到 {got}。"
+    return f"{_at(where)}应是 {want}，你得到 {got}。" if reveal else f"{_at(where)}不对，你得到 {got}。"
 
 
 def _differ(e: Any, a: Any, tol: float, where: str, reveal: bool, found: Difference) -> str:
@@ -219,7 +219,7 @@ def _differ_number(e: Any, a: Any, tol: float, where: str, reveal: bool, found: 
     error = abs(want - got)
     if error > tol * max(1.0, abs(want)):
         if not reveal:
-            return f"{where} 不对：你得到 {show(a)}，{'偏大' if got > want else '偏小'}。"
+            return f"{_at(where)}不对：你得到 {show(a)}，{'偏大' if got > want else '偏小'}。"
         return _unequal(e, a, where, reveal)
     found.note(error)
     return ""
@@ -229,11 +229,11 @@ def _differ_array(e: np.ndarray, a: Any, tol: float, where: str, reveal: bool, f
     if not isinstance(a, np.ndarray):
         return _wrong_type(e, a, where)
     if e.shape != a.shape:
-        return f"{where} 的形状应是 {e.shape}；你得到的是 {a.shape}。"
+        return f"{_at(where)}的形状应是 {e.shape}；你得到的是 {a.shape}。"
     if e.dtype.kind not in "iufb" or a.dtype.kind not in "iufb":
         return _differ(e.tolist(), a.tolist(), tol, where, reveal, found)
     if (e.dtype.kind in "iu" and a.dtype.kind not in "iu") or (e.dtype.kind == "b") != (a.dtype.kind == "b"):
-        return f"{where} 的 dtype 应是 {e.dtype}；你得到的是 {a.dtype}。"
+        return f"{_at(where)}的 dtype 应是 {e.dtype}；你得到的是 {a.dtype}。"
     if e.size == 0:
         return ""
     want, got = e.astype(np.float64), a.astype(np.float64)
@@ -260,17 +260,26 @@ def _count(bad: int, total: int, errors: np.ndarray | None = None) -> str:
     return text + "。"
 
 
+def _at(where: str) -> str:
+    """接在汉字前面的位置：汉字结尾的不留空格，其余留一个。
+
+    >>> _at("结果"), _at("结果[0]")
+    ('结果', '结果[0] ')
+    """
+    return where if "\u4e00" <= where[-1:] <= "\u9fff" else where + " "
+
+
 def _differ_text(e: str, a: Any, where: str, reveal: bool) -> str:
     if not isinstance(a, str):
         return _wrong_type(e, a, where)
     if e == a:
         return ""
     if not reveal:
-        return f"{where} 不对，你得到 {show(a)}。"
+        return f"{_at(where)}不对，你得到 {show(a)}。"
     i = next((i for i, (x, y) in enumerate(zip(e, a, strict=False)) if x != y), min(len(e), len(a)))
     want = repr(e[i : i + 12]) if i < len(e) else "到此结束"
     got = repr(a[i : i + 12]) if i < len(a) else "到此结束"
-    return f"{where} 从第 {i} 个字符（0 起）开始不同：应是 {want}，你得到 {got}。"
+    return f"{_at(where)}从第 {i} 个字符（0 起）开始不同：应是 {want}，你得到 {got}。"
 
 
 def _differ_sequence(e: Any, a: Any, tol: float, where: str, reveal: bool, found: Difference) -> str:
@@ -285,7 +294,7 @@ def _differ_sequence(e: Any, a: Any, tol: float, where: str, reveal: bool, found
         n = min(len(e), len(a))
         tail = f"前 {n} 项一致。" if not problems else f"从 {where}[{problems[0][0]}] 开始不同：{problems[0][1]}"
         want = f"应有 {len(e)} 项，你有 {len(a)} 项" if reveal else f"你有 {len(a)} 项，项数不对"
-        return f"{where} 的长度不同：{want}" + (f"；{tail}" if reveal and n else "。")
+        return f"{_at(where)}的长度不同：{want}" + (f"；{tail}" if reveal and n else "。")
     if not problems:
         return ""
     first = problems[0][1]
@@ -309,7 +318,7 @@ def _differ_mapping(e: Mapping, a: Any, tol: float, where: str, reveal: bool, fo
     if missing or extra:
         parts = [f"缺 {'、'.join(missing[:4])}" if reveal else f"缺 {len(missing)} 个"] if missing else []
         parts += [f"多了 {'、'.join(extra[:4])}"] if extra else []
-        return f"{where} 的键不同：{'；'.join(parts)}。"
+        return f"{_at(where)}的键不同：{'；'.join(parts)}。"
     for key in e:
         problem = _differ(e[key], a[key], tol, f"{where}[{show(key)}]", reveal, found)
         if problem:
@@ -325,7 +334,7 @@ def _differ_set(e: Any, a: Any, where: str, reveal: bool) -> str:
         return ""
     parts = [f"缺 {'、'.join(missing[:4])}" if reveal else f"缺 {len(missing)} 个"] if missing else []
     parts += [f"多了 {'、'.join(extra[:4])}"] if extra else []
-    return f"{where} 的内容不同（应有 {len(e)} 个，你有 {len(a)} 个）：{'；'.join(parts)}。"
+    return f"{_at(where)}的内容不同（应有 {len(e)} 个，你有 {len(a)} 个）：{'；'.join(parts)}。"
 
 
 # ---------------------------------------------------------------- 认出常见的错法

@@ -163,9 +163,12 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+DATA = ("data/agent", "data/handbook", "data/product", "data/golden")
+
+
 def check_data() -> Line:
     """课程的语料和金标问题。"""
-    missing = [name for name in ("data/agent", "data/golden") if not (ROOT / name).is_dir()]
+    missing = [name for name in DATA if not (ROOT / name).is_dir()]
     if missing:
         return Line(FAIL, "课程数据", f"缺 {'、'.join(missing)}", "重新克隆或更新课程仓库")
     return Line(OK, "课程数据", f"{sum(p.is_file() for p in (ROOT / 'data').rglob('*'))} 个文件")
