@@ -41,6 +41,9 @@ _HOMES = {
     "ExtractiveGenerator": "generation",
     "ask": "pipeline",
     "load_golden": "evaluation",
+    "evaluate": "evaluation",
+    "compare_reports": "evaluation",
+    "sweep": "evaluation",
 }
 __all__ = list(_HOMES)
 __version__ = "0.1.0"

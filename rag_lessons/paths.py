@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import errno
+import importlib.util
 import os
 import tempfile
 import uuid
@@ -17,6 +18,8 @@ from pathlib import Path
 from platformdirs import user_cache_dir
 
 from rag_lessons.types import RagLessonsError, RagLessonsWarning
+
+FONT = "Noto Sans SC"       # 画图用的中文字体
 
 
 def as_path(path: str | os.PathLike[str]) -> Path:
@@ -126,3 +129,14 @@ def _temporary() -> Path:
     except OSError:
         pass
     return Path(tempfile.mkdtemp(prefix="rag_lessons-"))
+
+
+def font_path() -> Path:
+    """zhplot 包里那个字体文件的位置。只找文件，不导入 zhplot（它一导入就改全局设置）。"""
+    spec = importlib.util.find_spec("zhplot")
+    if spec is not None and spec.submodule_search_locations:
+        for folder in spec.submodule_search_locations:
+            path = Path(folder) / "fonts" / "NotoSansSC-Regular.ttf"
+            if path.is_file():
+                return path
+    raise FileNotFoundError("找不到中文字体（zhplot 包里的 NotoSansSC）；请运行 python start.py 重新装好环境。")

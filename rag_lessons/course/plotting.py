@@ -12,23 +12,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rag_lessons.paths import FONT, font_path
 from rag_lessons.types import RagLessonsError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-FONT = "Noto Sans SC"
-FONT_FILE = "NotoSansSC-Regular.ttf"
 
 COLORS = {
     "toy": "#E69F00",
@@ -51,17 +47,6 @@ RANK_BINS = ((1, 1), (2, 2), (3, 3), (4, 5), (6, 10), (11, 20), (21, 50), (51, N
 
 
 # ---------------------------------------------------------------- 样式
-
-
-def font_path() -> Path:
-    """zhplot 包里那个字体文件的位置。只找文件，不导入 zhplot（它一导入就改全局设置）。"""
-    spec = importlib.util.find_spec("zhplot")
-    if spec is not None and spec.submodule_search_locations:
-        for folder in spec.submodule_search_locations:
-            path = Path(folder) / "fonts" / FONT_FILE
-            if path.is_file():
-                return path
-    raise FileNotFoundError("找不到中文字体（zhplot 包里的 NotoSansSC）；请运行 python start.py 重新装好环境。")
 
 
 def use_style() -> None:

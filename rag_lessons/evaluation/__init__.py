@@ -1,4 +1,4 @@
-"""评测：金标问题、指标、区间、报告。
+"""评测：金标问题、指标、区间、成绩单。
 
 相关与否按“块和金标原句的位置有没有重叠”来算，所以同一份金标能给任何一种切块打分。
 """
@@ -6,6 +6,26 @@
 from __future__ import annotations
 
 from rag_lessons.evaluation.golden import Gold, Question, gold_spans, load_golden, read_jsonl
-from rag_lessons.evaluation.metrics import first_rank, hit_at_k, overlaps
+from rag_lessons.evaluation.intervals import (
+    bootstrap_interval,
+    chance_to_see,
+    paired_interval,
+    questions_needed,
+)
+from rag_lessons.evaluation.metrics import (
+    dcg,
+    first_rank,
+    found_ranks,
+    hit_at_k,
+    ndcg_at_k,
+    overlaps,
+    recall_at_k,
+    reciprocal_rank,
+)
+from rag_lessons.evaluation.report import Difference, Report, Row, Sweep, compare_reports, evaluate, sweep
 
-__all__ = ["Gold", "Question", "first_rank", "gold_spans", "hit_at_k", "load_golden", "overlaps", "read_jsonl"]
+__all__ = [
+    "Difference", "Gold", "Question", "Report", "Row", "Sweep", "bootstrap_interval", "chance_to_see", "compare_reports", "dcg",
+    "evaluate", "first_rank", "found_ranks", "gold_spans", "hit_at_k", "load_golden", "ndcg_at_k", "overlaps",
+    "paired_interval", "questions_needed", "read_jsonl", "recall_at_k", "reciprocal_rank", "sweep",
+]  # fmt: skip

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rag_lessons.paths import data_path
-from rag_lessons.types import Document, RagLessonsError
+from rag_lessons.types import Chunk, Document, RagLessonsError
+
+GAP = "\uffff"       # 不是任何文字的码位
 
 
 @dataclass(frozen=True)
@@ -75,8 +78,34 @@ def gold_spans(question: Question, documents: Sequence[Document]) -> list[tuple[
     texts = {document.source: document.text for document in documents}
     spans = []
     for gold in question.gold:
-        start = texts.get(gold.source, "").find(gold.quote)
+        start = _find(texts.get(gold.source, ""), gold.quote)
         if start < 0:
             raise RagLessonsError(f"问题 {question.id} 的金标原句不在 {gold.source} 里；文档改过的话，请更新金标。")
         spans.append((gold.source, start, start + len(gold.quote)))
     return spans
+
+
+def _find(text: str, quote: str) -> int:
+    """quote 在 text 里的位置，没有是 -1；text 里的 GAP 当作任意一个空白。"""
+    if GAP not in text:
+        return text.find(quote)
+    pattern = "".join(f"[{GAP}{re.escape(c)}]" if c.isspace() else re.escape(c) for c in quote)
+    match = re.search(pattern, text)
+    return match.start() if match else -1
+
+
+def stitch(chunks: Iterable[Chunk]) -> list[Document]:
+    """把块按位置拼回文档，只为找金标原句的位置；块没盖住的字（切块时去掉的空白）用 GAP 占着。
+
+    >>> [d.text.replace(GAP, "?") for d in stitch([Chunk("丙", "a.md", 3, 4), Chunk("甲乙", "a.md", 0, 2)])]
+    ['甲乙?丙']
+    """
+    texts: dict[str, list[str]] = {}
+    for chunk in sorted(chunks, key=lambda c: (c.source, c.start, c.end)):
+        text = texts.setdefault(chunk.source, [])
+        text += GAP * (chunk.start - len(text))
+        known = len(text) - chunk.start
+        if chunk.end - chunk.start != len(chunk.text) or "".join(text[chunk.start:chunk.end]) != chunk.text[:known]:
+            raise RagLessonsError(f"{chunk.label} 这一块的位置与文字对不上，拼不回原文；请重新切块，或传 documents=全部文档。")
+        text += chunk.text[known:]
+    return [Document(source, "".join(text)) for source, text in texts.items()]
