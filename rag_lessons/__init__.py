@@ -34,6 +34,7 @@ _HOMES = {
     "CachedEmbedder": "embedding",
     "get_embedder": "embedding",
     "VectorIndex": "index",
+    "BM25Index": "keyword",
     "below": "retrieval",
     "normalize_length": "retrieval",
     "build_prompt": "prompting",

@@ -1,0 +1,273 @@
+"""BM25：按共有的词给块打分。少见的词分量重，重复的词收益递减，长的块打一点折扣。
+
+向量擅长“换一种说法”，BM25 擅长“一字不差”：文件编号、型号、人名。中文没有空格，词怎么切决定它能不能用：
+这里的汉字按相邻两字（bigram）和单字切，字母、数字、编号整个留下，不需要分词词典。
+
+公式的出处：Robertson & Zaragoza, The Probabilistic Relevance Framework: BM25 and Beyond, 2009；
+idf 取不会变负的那一种（Lucene 也用它）。
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+from operator import add
+
+import numpy as np
+
+from rag_lessons.index import SyncCounts, Where, check_k, check_question, indexable
+from rag_lessons.types import Chunk, Hit, RagLessonsError, check_number
+
+Tokenizer = Callable[[str], list[str]]
+# 四舍五入到 6 位还大于 0 的最小分数；再小就当没有
+LEAST = 5e-7
+
+# 词与词之间没有空格的文字：汉字（含部首、〇、々）、假名、谚文、泰文、老挝文、缅甸文、高棉文
+DENSE = (
+    "\u2e80-\u2fdf\u3005\u3007\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+    "\u3041-\u3096\u3099-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f"
+    "\u1100-\u11ff\u3131-\u318e\ua960-\ua97f\uac00-\ud7ff\uffa0-\uffdc"
+    "\u0e01-\u0e4e\u0e81-\u0ece\u1000-\u103f\u1780-\u17d3"
+)
+# 附在字母上的记号（重音、元音符号）：正则的 \w 不认它们
+MARKS = "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0dff\u1ab0-\u1aff\u1dc0-\u1dff"
+# 带圈、带括号的数字和字，各算一个词：“图 10①”不是 101
+ENCLOSED = "\u2460-\u24ff\u2776-\u2793\u3200-\u32ff"
+PLAIN = rf"[^\W{DENSE}{ENCLOSED}]"                            # 其余的字母、数字、下划线
+LETTERS = rf"{PLAIN}+(?:[{MARKS}]{PLAIN}*)*"
+# 夹在字母、数字之间时不断开的符号，半角和全角；全角的逗号、冒号是中文标点，不在内
+JOINT = r"[-./\\:@&+#'~‐‑‒–−’－．／＼＠＆＋＃＇～]"
+PIECE = re.compile(
+    rf"[{DENSE}]+"                                                              # 一串汉字
+    rf"|[{ENCLOSED}]"
+    r"|(?<![\d.])(?:\d{1,3}(?:,\d{3})+|[０-９]{1,3}(?:，[０-９]{3})+)(?:[.．]\d+)?(?!\d)"     # 1,000
+    rf"|(?:(?<!\.)[.．](?=[^\W\d_{DENSE}]))?"                                   # .NET 开头的点
+    rf"{LETTERS}(?:(?:[+＋]{{2}}|{JOINT}){LETTERS})*"                            # 单词、编号、路径
+    rf"(?:[+＋]{{1,2}}(?!{PLAIN})|[#＃])?"                                       # C++、C# 的尾巴
+)
+HAN_RUN = re.compile(rf"[{DENSE}]")
+# 看不见的字符：软连字符、零宽空格、字形选择符；夹在词中间会把词拆开
+INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufe00-\ufe0f\ufeff\U000e0100-\U000e01ef]")
+SAME_MARK = str.maketrans("‐‑‒–−’", "-----'")
+SEGMENT = re.compile(r"[^/\\:@&+#~]+")                      # 路径、网址、邮箱的各段
+NAME = re.compile(rf"(?:\w|[{MARKS}]|(?<=\d)\.(?=\d))+")      # 段里的名字，下划线算在内；3.5 的小数点不断开
+ATOM = re.compile(r"([^\W\d_]+)(\d[\d.]*)|(\d[\d.]*)([^\W\d_]+)")    # e5、v2.0、100MB：字母、数字各一
+CHAIN = re.compile(r"\d+(?:\.\d+){2,}")                     # 2024.03.01、192.168.1.1
+
+
+def tokenize(text: str) -> list[str]:
+    """一段文字 → 词的列表，重复的保留。
+
+    汉字：相邻两字和每个单字。字母、数字：整个留下，编号再加上它的各部分。全角变半角、大写变小写，
+    只在词里变，原文不动；繁体不转简体。标点和表情不算词。
+
+    >>> tokenize("安全阀")
+    ['安全', '全阀', '安', '全', '阀']
+    >>> tokenize("关于印发ＤＢ－2024-117号")[-6:]
+    ['发', 'db-2024-117', 'db', '2024', '117', '号']
+    >>> tokenize("C++ 和 .NET 的 max_steps，1,000 次")
+    ['c++', 'c', '和', '.net', 'net', '的', 'max_steps', 'max', 'steps', '1000', '次']
+    """
+    tokens = []
+    for piece in PIECE.findall(INVISIBLE.sub("", text)):
+        key = unicodedata.normalize("NFKC", piece)
+        tokens += han_tokens(key) if HAN_RUN.match(key) else word_tokens(key)
+    return tokens
+
+
+def han_tokens(run: str) -> list[str]:
+    """一串汉字 → 相邻两字，再加单字。
+
+    >>> han_tokens("阀")
+    ['阀']
+    """
+    return [*map(add, run, run[1:]), *run]
+
+
+def word_tokens(word: str) -> list[str]:
+    """一个单词或编号 → 它自己，再加它的各部分（由大到小，不重复）。
+
+    >>> word_tokens("tools/safety.py:40")
+    ['tools/safety.py:40', 'tools', 'safety.py', '40', 'safety', 'py']
+    >>> word_tokens("v2.0"), word_tokens("3.5"), word_tokens("1,000")
+    (['v2.0', 'v', '2.0'], ['3.5'], ['1000'])
+    """
+    word = word.casefold().translate(SAME_MARK)
+    if word.isalpha() or word.isdecimal():
+        return [word]
+    if not any(char.isalnum() for char in word):                # 只有下划线
+        return []
+    if "," in word:
+        return [word.replace(",", "")]
+    segments = SEGMENT.findall(word)
+    names = [name for segment in segments for name in NAME.findall(segment)]
+    runs = [run for name in names for run in name.split("_") if run]
+    atoms = [atom for run in runs if (match := ATOM.fullmatch(run)) for atom in match.groups() if atom]
+    links = [link for number in runs + atoms if CHAIN.fullmatch(number) for link in number.split(".")]
+    return list(dict.fromkeys([word, *segments, *names, *runs, *atoms, *links]))
+
+
+def idf(N: int, n: int) -> float:
+    """一个词的分量：N 个块里有 n 个含它。越少见越大，永远不为负。
+
+    >>> round(idf(100, 1), 2), round(idf(100, 50), 2), round(idf(100, 100), 3)
+    (4.21, 0.69, 0.005)
+    """
+    return math.log(1 + (N - n + 0.5) / (n + 0.5))
+
+
+def bm25_score(
+    query: list[str], document: list[str], corpus: list[list[str]], k1: float = 1.5, b: float = 0.75
+) -> float:
+    """照公式给一段打分，参数都是词的列表；corpus 是全部的段。问题里重复的词，重复几次算几次。
+
+    慢，但看得懂；BM25Index 算的是同一个数。
+
+    >>> corpus = [["苹果", "好吃"], ["香蕉", "好吃"], ["香蕉", "香蕉"]]
+    >>> [round(bm25_score(["香蕉", "好吃"], document, corpus), 3) for document in corpus]
+    [0.47, 0.94, 0.671]
+    """
+    average = sum(map(len, corpus)) / len(corpus)
+    score = 0.0
+    for token in query:
+        tf = document.count(token)
+        if tf > 0:
+            rarity = idf(len(corpus), sum(token in other for other in corpus))
+            score += rarity * tf * (k1 + 1) / (tf + k1 * (1 - b + b * len(document) / average))
+    return score
+
+
+class BM25Index:
+    """块与它们的词。用 ``BM25Index.build(chunks)`` 来建。
+
+    每个词存一列“哪几块含它、各得几分”，打分就是把问题里各个词的那几列加起来。没有 save：一万块重建也只要几秒，
+    ``BM25Index.build(vector_index.chunks)`` 就和向量索引用同一批块。
+
+    属性
+    ----
+    chunks : 按（来源、位置）排好的块。
+    k1, b, tokenize : 建索引时的参数。
+    """
+
+    def __init__(self, chunks: Sequence[Chunk], k1: float, b: float, tokenize: Tokenizer) -> None:
+        self.k1, self.b, self.tokenize = k1, b, tokenize
+        self._hold(list(chunks))
+
+    @classmethod
+    def build(
+        cls, chunks: Sequence[Chunk], k1: float = 1.5, b: float = 0.75, tokenize: Tokenizer = tokenize
+    ) -> BM25Index:
+        """给块建索引；重复的块只留一份，空白的不要。一块也没有时抛出 RagLessonsError。
+
+        参数
+        ----
+        chunks : 块；用来切词的是 ``embedding_text``，标题路径也算在内。
+        k1 : 同一个词重复出现，分数涨得多快；0 只看有没有，默认 1.5。不能为负。
+        b : 长的块打多少折扣；0 不打，1 全打，默认 0.75。
+        tokenize : 文字 → 词的列表；问题和块用同一个。
+        """
+        k1, b = check_number(k1, "k1"), check_number(b, "b")
+        if not 0 <= k1 <= 1000:
+            raise RagLessonsError(f"k1 要在 0 和 1000 之间，收到 {k1}；常用 1.2 到 2。")
+        if not 0 <= b <= 1:
+            raise RagLessonsError(f"b 要在 0 和 1 之间，收到 {b}；常用 0.75。")
+        if not callable(tokenize):
+            raise RagLessonsError(f"tokenize 要是函数（文字 → 词的列表），收到 {tokenize!r}。")
+        chunks = indexable(chunks)
+        if not chunks:
+            raise RagLessonsError("一块有字的内容也没有，建不了索引；请检查读文件和切块那两步的结果。")
+        return cls(chunks, k1, b, tokenize)
+
+    def _hold(self, chunks: list[Chunk]) -> None:
+        """切词、数词、算好每个词给每块的分数；全部算完才换掉旧的。"""
+        ids: dict[str, int] = defaultdict(count().__next__)       # 没见过的词，取下一个号
+        rows = [_numbers(self._tokens(chunk.embedding_text), ids) for chunk in chunks]
+        lengths = np.array([len(row) for row in rows], dtype=np.int64)
+        total, average = len(chunks), lengths.sum() / max(len(chunks), 1)
+        # 一个整数装下（词，块）：排序以后，同词的挨着，词内按块排
+        pairs = np.concatenate(rows) * total + np.repeat(np.arange(total), lengths) if rows else lengths
+        pairs.sort()
+        first = np.flatnonzero(np.diff(pairs, prepend=-1))
+        tf = np.diff(first, append=len(pairs))
+        token, chunk = np.divmod(pairs[first], max(total, 1))
+        n = np.bincount(token, minlength=len(ids))
+        rarity = np.array([idf(total, int(having)) for having in n])
+        penalty = self.k1 * (1 - self.b + self.b * lengths[chunk] / average)
+        self.chunks = chunks
+        self._id = dict(ids)
+        self._start = [0, *np.cumsum(n).tolist()]                  # 词 i 的一列是 [start[i], start[i + 1])
+        self._chunk = chunk.astype(np.int32)
+        self._part = rarity[token] * tf * (self.k1 + 1) / (tf + penalty)
+
+    def _tokens(self, text: str) -> Iterable[str]:
+        tokens = self.tokenize(text)
+        if isinstance(tokens, str | bytes) or not isinstance(tokens, Iterable):
+            raise RagLessonsError(f"tokenize 要返回词的列表，收到 {type(tokens).__name__}；请让它返回 [\"词\", \"词\"] 这样的列表。")
+        return tokens
+
+    def __len__(self) -> int:
+        return len(self.chunks)
+
+    def __repr__(self) -> str:
+        return f"BM25Index({len(self)} 块, {len(self._id)} 个词)"
+
+    def search(self, query: str, k: int = 3, where: Where | None = None) -> list[Hit]:
+        """问题 → 分数最高的 k 块；一个词也不共有的块不算结果，所以可能不足 k 条，也可能是空的。
+
+        分数照公式算到 6 位小数，没有上限，不同的问题之间不能比较；``details["bm25"]`` 是同一个数。
+        问题里重复的词重复计分。分数相同的按（来源、位置）排。
+
+        参数
+        ----
+        query : 问题；空白时抛出 RagLessonsError。只有标点时没有词，结果是空列表。
+        k : 最多几条。小于 1 时抛出 RagLessonsError。
+        where : 块 → 要不要；先筛选，再取前 k。idf 和平均长度总是按全部的块算。
+        """
+        check_k(k)
+        check_question(query)
+        if where is not None and not callable(where):
+            raise RagLessonsError(f"where 要是函数，收到 {where!r}；例如 where=lambda chunk: chunk.source == \"a.md\"。")
+        scores = self._scores(query)
+        if where is not None:
+            scores = np.array([s if s >= LEAST and where(c) else 0.0 for s, c in zip(scores, self.chunks, strict=True)])
+        k = min(k, len(scores))
+        kth = np.partition(scores, -k)[-k] if k else 0.0
+        rows = np.flatnonzero(scores >= max(kth - 1e-6, LEAST))         # 前 k 名，连同并列的
+        rounded = scores[rows].round(6)
+        best = np.lexsort((rows, -rounded))[:k]
+        return [
+            Hit(self.chunks[rows[i]], float(rounded[i]), rank, {"bm25": float(rounded[i])})
+            for rank, i in enumerate(best, 1)
+        ]
+
+    def _scores(self, query: str) -> np.ndarray:
+        """每一块的分数 (n,)。"""
+        times = Counter(self._tokens(query))
+        known = {self._id[token]: n for token, n in times.items() if token in self._id}
+        if not known:
+            return np.zeros(len(self.chunks))
+        columns = [slice(self._start[i], self._start[i + 1]) for i in known]
+        parts = [self._part[column] * n for column, n in zip(columns, known.values(), strict=True)]
+        touched = np.concatenate([self._chunk[column] for column in columns])
+        return np.bincount(touched, np.concatenate(parts), minlength=len(self.chunks))
+
+    def sync(self, chunks: Sequence[Chunk]) -> SyncCounts:
+        """把索引换成这些块。idf 随全部的块变，所以整个重算；计数的含义同 VectorIndex.sync。"""
+        chunks = indexable(chunks)
+        old = Counter(chunk.embedding_text for chunk in self.chunks)
+        new = Counter(chunk.embedding_text for chunk in chunks)
+        added = sum(times for text, times in new.items() if text not in old)
+        self._hold(chunks)
+        return SyncCounts(added, (old - new).total(), len(chunks) - added)
+
+
+def _numbers(tokens: Iterable[str], ids: dict[str, int]) -> np.ndarray:
+    """词 → 号。"""
+    try:
+        return np.fromiter(map(ids.__getitem__, tokens), np.int64)
+    except TypeError:
+        raise RagLessonsError("tokenize 返回的词要是字符串。") from None
