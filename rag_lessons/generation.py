@@ -2,18 +2,28 @@
 
 ExtractiveGenerator 不用语言模型：它从检索到的资料里挑出最贴近问题的句子，原样抄下来并写上编号。
 它不会概括、不会推理，也因此不会编造；离线时用它。
+ChatGenerator 把提示词交给一个聊天模型；写了一半的、空的、被服务拦下的回复，都不会当成答案。
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from rag_lessons.embedding.base import Embedder, check_embedder
 from rag_lessons.embedding.toy import ToyEmbedder
-from rag_lessons.prompting import NOT_FOUND
-from rag_lessons.types import Hit, RagLessonsError, check_hits, check_whole, is_blank
+from rag_lessons.prompting import (
+    NOT_FOUND,
+    build_prompt,
+    build_structured_prompt,
+    parse_structured,
+    read_answer,
+)
+from rag_lessons.types import Answer, Hit, RagLessonsError, check_hits, check_whole, is_blank
+
+if TYPE_CHECKING:
+    from rag_lessons.chat import Chat, Reply
 
 # 句末标点和换行都结束一句；英文句点后面要有空白，免得切开 config.py 和 3.5
 SENTENCE = re.compile(r"[^。！？!?\n]+?(?:[。！？!?]+[」』”）》]*|\.(?=\s)|\n|$)")
@@ -21,7 +31,14 @@ SENTENCE = re.compile(r"[^。！？!?\n]+?(?:[。！？!?]+[」』”）》]*|\.
 DECORATION = re.compile(r"^[\s#>*\-+|/\"'`]+|[\s|\"'`]+$")
 # 一句话写到行末还没完（停在逗号、顿号、分号），下一行又不是新的条目，就接上
 WRAPPED = re.compile(r"(?<=[，、；])\n[ \t]*(?=[^\s#>*\-+|`\"'\d])")
+QUESTION = re.compile(r"[？?][」』”）》)]*$")
 MIN_CHARS = 6       # 比这还短的，多半是标题碎片或单个词
+# 这样停下来的回复不能当答案：半句话、审查的套话，都会被当成结论
+STOPPED = {
+    "length": "写到长度上限，答案没有写完；请少取几块资料（k），或调大回复的长度上限",
+    "sensitive": "的内容审查拦下了这次回答；请换个问法，或看看资料里有什么",
+    "tool_calls": "没有作答，而是要调用工具；这里没有工具，请换一个模型或改提示词",
+}
 
 
 class Generator(Protocol):
@@ -45,7 +62,7 @@ def sentences(text: str) -> list[str]:
 
 
 class ExtractiveGenerator:
-    """抽取式回答：从资料里挑最贴近问题的几句，逐字引用并写上编号。
+    """抽取式回答：从资料里挑最贴近问题的几句，逐字引用并写上编号。问句不抄：它和问题再像，也不是答案。
 
     参数
     ----
@@ -67,7 +84,8 @@ class ExtractiveGenerator:
         places: dict[str, int] = {}
         for number, hit in enumerate(check_hits(hits), 1):
             for sentence in sentences(hit.chunk.text):
-                places.setdefault(sentence, number)
+                if not QUESTION.search(sentence):
+                    places.setdefault(sentence, number)
         if not places or is_blank(question):
             return NOT_FOUND
         candidates = list(places)
@@ -75,3 +93,48 @@ class ExtractiveGenerator:
         order = sorted(range(len(candidates)), key=lambda i: (-round(float(scores[i]), 6), i))
         picked = sorted(order[: self.limit], key=lambda i: (places[candidates[i]], i))
         return "\n".join(f"「{candidates[i]}」[{places[candidates[i]]}]" for i in picked)
+
+
+class ChatGenerator:
+    """用聊天模型作答：写好提示词，问一次，把回复的文字交回来。
+
+    参数
+    ----
+    chat : 有 ``.chat(messages)`` 的对象，例如 ZhipuChat()。
+    prompt : (问题, 检索结果) → 提示词；默认 ``build_prompt``。
+    read : (回复的文字, 检索结果) → Answer；不写时，``build_structured_prompt`` 配 ``parse_structured``，别的配 ``read_answer``。
+
+    属性 ``last_reply`` 是最近一次的完整回复，用量在 ``last_reply.usage``；还没问过时是 None。
+    """
+
+    def __init__(
+        self,
+        chat: Chat,
+        prompt: Callable[[str, Sequence[Hit]], str] = build_prompt,
+        read: Callable[[str, Sequence[Hit]], Answer] | None = None,
+    ) -> None:
+        if isinstance(chat, type) or not callable(getattr(chat, "chat", None)):
+            raise RagLessonsError(f"这里要聊天模型，收到 {chat!r}；例如 ZhipuChat()，不要忘了括号。")
+        if not callable(prompt):
+            raise RagLessonsError(f"prompt 要是函数：(问题, 检索结果) → 提示词，收到 {prompt!r}。")
+        self.chat = chat
+        self.prompt = prompt
+        self.read = read or (parse_structured if prompt is build_structured_prompt else read_answer)
+        self.last_reply: Reply | None = None
+
+    @property
+    def name(self) -> str:
+        """模型名；聊天对象没有写时是它的类名。"""
+        return getattr(self.chat, "model", "") or type(self.chat).__name__
+
+    def generate(self, question: str, hits: Sequence[Hit]) -> str:
+        """返回模型写的文字。回复是空的、没写完、被内容审查拦下时，抛出 RagLessonsError。"""
+        self.last_reply = None
+        message = {"role": "user", "content": self.prompt(question, check_hits(hits))}
+        self.last_reply = reply = self.chat.chat([message])
+        problem = STOPPED.get(reply.finish_reason)
+        if problem is None and is_blank(reply.text or ""):
+            problem = "回了空的内容；请再问一次，或换一个模型"
+        if problem is not None:
+            raise RagLessonsError(f"{self.name} {problem}。")
+        return reply.text

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from rag_lessons.generation import ExtractiveGenerator, Generator
 from rag_lessons.index import check_k, check_question
-from rag_lessons.prompting import NOT_FOUND, parse_citations
+from rag_lessons.prompting import NOT_FOUND, read_answer
 from rag_lessons.retrieval import Refuse
 from rag_lessons.types import Answer, Hit, RagLessonsError, check_hits
 
@@ -35,7 +35,9 @@ def ask(
     refuse : 检索结果 → 拒答的理由或 None；例如 ``below(0.8)``。
 
     返回 Answer。一块也没有、或 refuse 给出理由时，不调用 generator，答案是“资料中未提及”。
-    答案里指向不存在的资料的编号记在 ``missing`` 里。
+
+    答案可以往回查三层：``hits`` 是用到的资料（文件和行），``citations`` 是答案里的编号各指哪一段，
+    ``checks`` 是引文和原文核对的结果，连同它在文档里的位置。指向不存在的资料的编号记在 ``missing`` 里。
     """
     check_question(question)
     check_k(k)
@@ -51,6 +53,4 @@ def ask(
         return Answer(NOT_FOUND, hits=hits, missing=(f"{question}（{reason}）",), refused=True)
     generator = generator if generator is not None else ExtractiveGenerator()
     text = generator.generate(question, hits)
-    citations, invalid = parse_citations(text, hits)
-    missing = tuple(f"答案引用了不存在的资料 [{number}]" for number in invalid)
-    return Answer(text, tuple(citations), hits, missing, refused=text.strip().rstrip("。") == NOT_FOUND)
+    return getattr(generator, "read", read_answer)(text, hits)

@@ -185,6 +185,51 @@ class Citation:
 
 
 @dataclass(frozen=True)
+class QuoteCheck:
+    """一句引文的核对结果。
+
+    参数
+    ----
+    citation : 核对的是哪个引用。
+    verdict : ``"verbatim"`` 一字不差；``"loose"`` 只有空白、全半角、引号或排版记号不同；
+        ``"number"`` 数字和原文不同；``"absent"`` 资料里没有这句；``"none"`` 没有引原句，无从核对。
+    start, end : 在 ``Document.text`` 里的位置，左闭右开；没找到、或引到了补给表格的表头，是 None。
+    line : 原文所在的行号，从 1 数起；没找到时是 None。
+    found : 资料里的原文；没找到时是空串。
+    """
+
+    citation: Citation
+    verdict: str
+    start: int | None = None
+    end: int | None = None
+    line: int | None = None
+    found: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """引文确实在资料里。这不等于答案是对的：引得对，也可能答非所问。"""
+        return self.verdict in ("verbatim", "loose")
+
+    @property
+    def wrong(self) -> bool:
+        """引了资料里没有的话。没有引原句的不算错，只是无从核对。"""
+        return self.verdict in ("number", "absent")
+
+    def __str__(self) -> str:
+        where = self.citation.chunk.label + "（补上的表头）"
+        if self.start is not None:
+            where = f"{self.citation.chunk.source} 第 {self.line} 行，位置 {self.start}–{self.end}"
+        quote = self.citation.quote
+        return f"[{self.citation.number}] " + {
+            "verbatim": f"一字不差：{where}",
+            "loose": f"只有空白、全半角或排版记号不同：{where}",
+            "number": f"数字对不上：引的是「{quote}」，{self.citation.chunk.label} 写的是「{self.found}」",
+            "absent": f"引文不在资料里：「{quote}」，{self.citation.chunk.label} 没有这句话",
+            "none": f"没有引原句：{self.citation.chunk.label}",
+        }[self.verdict]
+
+
+@dataclass(frozen=True)
 class Answer:
     """一次问答的结果。
 
@@ -195,6 +240,9 @@ class Answer:
     hits : 检索到的全部结果（包括没有被引用的）。
     missing : 资料里没有的信息点；拒答的理由、答案里指向不存在资料的编号也记在这里。
     refused : 是否因为资料不足而没有作答。
+    checks : 每个引用的核对结果，与 citations 一一对应。
+
+    放在 notebook 一格的最后一行，会显示成点得开的网页：点编号，看到那段资料，引文涂了底色。
     """
 
     text: str
@@ -202,9 +250,19 @@ class Answer:
     hits: tuple[Hit, ...] = ()
     missing: tuple[str, ...] = ()
     refused: bool = False
+    checks: tuple[QuoteCheck, ...] = ()
 
     def __str__(self) -> str:
         lines = [self.text]
         if self.citations:
-            lines += ["", "来源："] + [f"  [{c.number}] {c.chunk.label}" for c in self.citations]
+            sources = dict.fromkeys((c.number, c.chunk.label) for c in self.citations)      # 一号资料引了几句，只列一次
+            lines += ["", "来源："] + [f"  [{number}] {label}" for number, label in sources]
+        problems = [*self.missing, *(str(check) for check in self.checks if check.wrong)]
+        if problems:
+            lines += ["", "注意："] + [f"  {problem}" for problem in problems]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        from rag_lessons.tracing import answer_html
+
+        return answer_html(self)

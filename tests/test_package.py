@@ -15,7 +15,7 @@ ROOT = PACKAGE.parent
 
 # 数据流过的次序；每个模块只能用排在自己前面的
 ORDER = [
-    "types", "paths", "settings", "progress", "service",
+    "tracing", "types", "paths", "settings", "progress", "service",
     "loading.text", "loading.clean", "loading.markdown", "loading.html", "loading.word", "loading.layout", "loading.pdf", "loading",
     "embedding.base", "embedding.toy", "embedding.fetch", "embedding.e5", "embedding.api", "embedding.cache", "embedding",
     "chunking.base", "chunking.simple", "chunking.recursive", "chunking.structure", "chunking.meaning", "chunking", "index", "keyword", "retrieval.base", "retrieval.refusal", "retrieval.length", "retrieval.fusion", "retrieval.diversity", "retrieval.rerank", "retrieval.parents", "retrieval.feedback", "retrieval.rewriting", "retrieval", "prompting", "chat", "generation", "evaluation.golden", "evaluation.metrics", "evaluation.intervals", "evaluation.report", "evaluation.refusal", "evaluation.answers", "evaluation", "pipeline", "agent", "stores",
