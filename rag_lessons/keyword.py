@@ -22,7 +22,7 @@ import numpy as np
 from rag_lessons.index import SyncCounts, Where, check_k, check_question, indexable
 from rag_lessons.types import Chunk, Hit, RagLessonsError, check_number
 
-Tokenizer = Callable[[str], list[str]]
+Tokenizer = Callable[[str], Iterable[str]]
 # 四舍五入到 6 位还大于 0 的最小分数；再小就当没有
 LEAST = 5e-7
 
