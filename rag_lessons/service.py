@@ -104,9 +104,10 @@ class Retry:
 
 
 class Service:
-    """一家网络服务：密钥、客户端、重试、解读报错。子类实现 ``_make_client``。"""
+    """一家网络服务：密钥、客户端、重试、解读报错。"""
 
     provider: str                                       # 报错里怎么称呼它
+    sdk: tuple[str, str]                                # 官方的包，和里面的客户端类
     key_name: str                                       # 密钥的环境变量
     error_type: type[ServiceError] = ServiceError
     key_optional = False                                # 没有密钥也能用（本机的服务）
@@ -125,9 +126,15 @@ class Service:
             raise RagLessonsError(explain_key(self.key_name))
         self._key = key or "not-needed"
 
-    def _make_client(self, http_client: Any) -> Any:
-        """SDK 的客户端。"""
-        raise NotImplementedError
+    def _load_sdk(self) -> type:
+        """SDK 的客户端类；没有装时说怎么装。"""
+        package, kind = self.sdk
+        try:
+            return getattr(importlib.import_module(package), kind)
+        except ImportError:
+            raise RagLessonsError(
+                f"{type(self).__name__} 要用 {package} 这个包，现在没有装；请运行 python start.py --all，或 pip install {package}。"
+            ) from None
 
     @contextmanager
     def _client(self) -> Iterator[Any]:
@@ -139,7 +146,9 @@ class Service:
             host = urlsplit(self.base_url or "").hostname
             # 本机的服务不经过代理：系统里设的 HTTP_PROXY 多半到不了它
             http = httpx.Client(timeout=timeout, trust_env=host not in LOCAL_HOSTS)
-            client = self._make_client(http)
+            client = self._load_sdk()(
+                api_key=self._key, base_url=self.base_url, timeout=timeout, max_retries=0, http_client=http
+            )
         except ImportError as error:            # 设了 SOCKS 代理而没有 socksio，或 SDK 没装好
             missing = error.name or "socksio（系统设了 SOCKS 代理）"
             raise RagLessonsError(f"少一个包：{missing}；请用 pip 装上它，再重启内核。") from None
@@ -250,16 +259,6 @@ class Service:
                 text = text.replace(part, "（已隐藏）")
         text = re.sub(r"(?i)bearer\s+\S+|\bsk-[\w*-]+", "（已隐藏）", text)
         return re.sub(r"\s+", " ", text)[:200]
-
-
-def load_sdk(name: str, user: str) -> Any:
-    """导入一家的 SDK；没有装时说怎么装。"""
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        raise RagLessonsError(
-            f"{user} 要用 {name} 这个包，现在没有装；请运行 python start.py --all，或 pip install {name}。"
-        ) from None
 
 
 def check_address(base_url: object) -> None:

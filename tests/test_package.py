@@ -18,7 +18,7 @@ ORDER = [
     "tracing", "types", "paths", "settings", "progress", "service",
     "loading.text", "loading.clean", "loading.markdown", "loading.html", "loading.word", "loading.layout", "loading.pdf", "loading",
     "embedding.base", "embedding.toy", "embedding.fetch", "embedding.e5", "embedding.api", "embedding.cache", "embedding",
-    "chunking.base", "chunking.simple", "chunking.recursive", "chunking.structure", "chunking.meaning", "chunking", "index", "keyword", "retrieval.base", "retrieval.refusal", "retrieval.length", "retrieval.fusion", "retrieval.diversity", "retrieval.rerank", "retrieval.parents", "retrieval.feedback", "retrieval.rewriting", "retrieval", "prompting", "chat", "generation", "evaluation.golden", "evaluation.metrics", "evaluation.intervals", "evaluation.report", "evaluation.refusal", "evaluation.answers", "evaluation", "pipeline", "agent", "stores",
+    "chunking.base", "chunking.simple", "chunking.recursive", "chunking.structure", "chunking.meaning", "chunking", "index", "keyword", "retrieval.base", "retrieval.refusal", "retrieval.length", "retrieval.fusion", "retrieval.diversity", "retrieval.rerank", "retrieval.parents", "retrieval.feedback", "retrieval.rewriting", "retrieval", "prompting", "messages", "chat", "generation", "evaluation.golden", "evaluation.metrics", "evaluation.intervals", "evaluation.report", "evaluation.refusal", "evaluation.answers", "evaluation", "pipeline", "agent", "stores",
 ]
 
 
@@ -55,7 +55,7 @@ def test_dependencies_point_one_way(name):
 
 def test_import_is_quick_and_light():
     code = ("import time; t = time.perf_counter(); import rag_lessons; s = time.perf_counter() - t;"
-            "import sys; print(s, *[m for m in ('numpy', 'matplotlib', 'sklearn', 'zhipuai', 'openai') if m in sys.modules])")
+            "import sys; print(s, *[m for m in ('numpy', 'matplotlib', 'sklearn', 'zhipuai', 'openai', 'anthropic', 'httpx', 'tenacity') if m in sys.modules])")
     runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split() for _ in range(3)]
     assert all(len(run) == 1 for run in runs), runs
     assert min(float(run[0]) for run in runs) < 0.25

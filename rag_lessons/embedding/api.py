@@ -25,7 +25,7 @@ import numpy as np
 
 from rag_lessons.embedding.base import BaseEmbedder, FloatArray, Role, check_vectors
 from rag_lessons.progress import progress
-from rag_lessons.service import Retry, Service, ServiceError, load_sdk
+from rag_lessons.service import Retry, Service, ServiceError
 from rag_lessons.settings import get_setting
 from rag_lessons.types import RagLessonsError, is_blank
 
@@ -252,6 +252,7 @@ class ZhipuEmbedder(_ServiceEmbedder):
     """
 
     provider = "智谱"
+    sdk = "zhipuai", "ZhipuAI"
     key_name = "ZHIPUAI_API_KEY"
 
     def __init__(
@@ -279,14 +280,6 @@ class ZhipuEmbedder(_ServiceEmbedder):
         if batch_size > limits.batch:
             raise RagLessonsError(f"{model} 一次最多 {limits.batch} 条，收到 batch_size={batch_size}。")
         self.space = f"zhipu/{model}/{dim}/none/v1"
-
-    def _make_client(self, http_client: Any) -> Any:
-        from zhipuai import ZhipuAI
-
-        return ZhipuAI(
-            api_key=self._key, base_url=self.base_url, timeout=http_client.timeout, max_retries=0,
-            http_client=http_client,
-        )
 
     def _request(self, client: Any, texts: list[str]) -> Any:
         # embedding-2 不接受 dimensions
@@ -319,6 +312,7 @@ class OpenAIEmbedder(_ServiceEmbedder):
     """
 
     provider = "OpenAI 兼容服务"
+    sdk = "openai", "OpenAI"
     key_name = "OPENAI_API_KEY"
 
     def __init__(
@@ -349,13 +343,7 @@ class OpenAIEmbedder(_ServiceEmbedder):
         where = quote(service or _place(self.base_url), safe=":")
         prefix = _prefix_name(query_prefix, document_prefix)
         self.space = f"openai/{where}/{quote(model, safe=':')}/{dim or 'default'}/{prefix}/v1"
-        load_sdk("openai", "OpenAIEmbedder")
-
-    def _make_client(self, http_client: Any) -> Any:
-        return load_sdk("openai", "OpenAIEmbedder").OpenAI(
-            api_key=self._key, base_url=self.base_url, timeout=http_client.timeout, max_retries=0,
-            http_client=http_client,
-        )
+        self._load_sdk()
 
     def _request(self, client: Any, texts: list[str]) -> Any:
         extra = {"dimensions": self._requested_dim} if self._requested_dim else {}
