@@ -22,30 +22,35 @@ def order(hits: list[Hit], *args, **kwargs) -> list[int]:
 def test_the_sign():
     """同样的余弦：除以 √长度把短块排到前面，其余三种把长块排到前面。"""
     hits = [hit(50, 0.4), hit(800, 0.4)]
-    assert order(hits, "power", -0.5) == [50, 800]
+    assert order(hits, "power", -0.5, center=False) == [50, 800]
     for method in ("power", "saturating", "pivoted"):
-        assert order(hits, method) == [800, 50]
+        assert order(hits, method, center=False) == [800, 50]
+    hits.append(hit(200, 0.3))
+    assert order(hits, "power", -0.5) == [50, 800, 200]
+    for method in ("power", "saturating", "pivoted"):
+        assert order([*hits, hit(90, 0.2, "b.md")], method) == [800, 50, 200, 90]
 
 
 def test_values():
-    (one,) = normalize_length([hit(100, 0.3)], "power", -0.5)
+    (one,) = normalize_length([hit(100, 0.3)], "power", -0.5, center=False)
     assert one.score == 0.03 and one.details == {"dense": 0.3, "length_factor": 0.1}
-    (one,) = normalize_length([hit(20, 0.3)], "saturating", 20)
+    (one,) = normalize_length([hit(20, 0.3)], "saturating", 20, center=False)
     assert one.score == 0.15
-    two = normalize_length([hit(100, 0.3), hit(400, 0.3)], "pivoted", 0.5, pivot=100)
+    two = normalize_length([hit(100, 0.3), hit(400, 0.3)], "pivoted", 0.5, pivot=100, center=False)
     assert [h.score for h in two] == [round(0.3 * 20 / 15, 6), 0.3]
 
 
 def test_nothing_changes_at_the_neutral_strength():
     hits = [hit(n, s) for n, s in ((10, 0.9), (500, 0.5), (90, 0.7))]
     for method, strength in (("power", 0), ("saturating", 0), ("pivoted", 1)):
-        assert [h.score for h in normalize_length(hits, method, strength)] == [0.9, 0.7, 0.5]
+        assert [h.score for h in normalize_length(hits, method, strength, center=False)] == [0.9, 0.7, 0.5]
+        assert [h.score for h in normalize_length(hits, method, strength)] == [0.2, 0.0, -0.2]
 
 
 def test_center_keeps_squeezed_scores_from_being_drowned():
     hits = [hit(30, 0.90), *(hit(600, 0.80 + i / 1000, f"{i}.md") for i in range(9))]
-    assert order(hits, "saturating")[0] == 600
-    assert order(hits, "saturating", center=True)[0] == 30
+    assert order(hits, "saturating", center=False)[0] == 600
+    assert order(hits, "saturating")[0] == 30
 
 
 @given(st.lists(st.tuples(st.integers(1, 900), st.floats(-1, 1)), max_size=20), st.booleans())

@@ -6,14 +6,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
 from rag_lessons.index import VectorIndex, Where, check_k, check_question
 from rag_lessons.types import Chunk, Hit, RagLessonsError, check_hits
-
-Ask = Callable[[int, Where | None], list[Hit]]
 
 
 class Searcher(Protocol):
@@ -55,13 +53,27 @@ def find(searcher: Searcher, query: str, k: int, where: Where | None = None) -> 
     return check_hits(searcher.search(query, k, where=where))
 
 
-def asking(searcher: Searcher, query: str) -> Ask:
-    """把问题准备好，返回一个可以问几次的函数 (k, where) → 结果；VectorIndex 的问题向量只算一次。"""
-    if isinstance(searcher, VectorIndex) and searcher.chunks:
-        searcher.check_space()
-        vector = searcher.embedder.embed_query(query)
-        return lambda k, where=None: searcher.search_vector(vector, k, where=where)
-    return lambda k, where=None: find(searcher, query, k, where)
+class Asked:
+    """一个准备好的问题，可以拿去问几次；VectorIndex 的问题向量只算一次。"""
+
+    def __init__(self, searcher: Searcher, query: str) -> None:
+        self.searcher, self.query = searcher, query
+        self._vector = None
+        if isinstance(searcher, VectorIndex) and searcher.chunks:
+            searcher.check_space()
+            self._vector = searcher.embedder.embed_query(query)
+
+    def __call__(self, k: int, where: Where | None = None) -> list[Hit]:
+        """前 k 块。"""
+        if self._vector is None:
+            return find(self.searcher, self.query, k, where)
+        return self.searcher.search_vector(self._vector, k, where=where)
+
+    def lowest(self) -> float | None:
+        """全部块里最低的分数；只有 VectorIndex 说得出：与问题的反方向最近的，就是离问题最远的。别的是 None。"""
+        if self._vector is None:
+            return None
+        return -self.searcher.search_vector(-self._vector, 1)[0].score
 
 
 def in_rank_order(hits: Iterable[Hit]) -> list[Hit]:

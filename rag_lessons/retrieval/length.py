@@ -38,7 +38,7 @@ DEFAULT_STRENGTH = {"power": 0.5, "saturating": 20.0, "pivoted": 0.7}
 
 
 def normalize_length(
-    hits: Sequence[Hit], method: str = "pivoted", strength: float | None = None, *, pivot: float | None = None, center: bool = False
+    hits: Sequence[Hit], method: str = "pivoted", strength: float | None = None, *, pivot: float | None = None, center: bool = True
 ) -> list[Hit]:
     """按块长修正分数，重新排名。
 
@@ -48,15 +48,16 @@ def normalize_length(
     method : "power"、"saturating" 或 "pivoted"，见 ``length_factor``。
     strength : 强度；不写时依次是 0.5、20、0.7。没有处处合用的值，要在自己的金标上扫。
     pivot : "pivoted" 的支点，字符数；不写时取候选块长的平均。
-    center : 先减去候选分数的中位数再乘因子。e5 这类分数全挤在 0.8 上下的模型需要它，
-        否则因子的一点差别就盖过了分数的差别。中位数以下的分数不乘因子，次序照旧。
+    center : 先减去候选分数的中位数，只给高出的部分乘因子；中位数以下的次序照旧。默认 True。
+        e5 这类分数全挤在 0.8 上下的模型离不开它，否则因子的一点差别就盖过了分数的差别；玩具向量有没有它差不多。
 
     返回按新分数排好的 Hit；原来的分数留在 ``details`` 里，因子记在 ``details["length_factor"]``。
 
     >>> from rag_lessons.types import Chunk
     >>> def hit(n, score): return Hit(Chunk("字" * n, "a.md", 0, n), score, 1)
-    >>> [len(h.chunk.text) for h in normalize_length([hit(10, 0.5), hit(400, 0.45)], "saturating")]
-    [400, 10]
+    >>> hits = [hit(10, 0.9), hit(400, 0.89), hit(300, 0.8), hit(200, 0.79)]
+    >>> [len(h.chunk.text) for h in normalize_length(hits, "saturating")]
+    [400, 10, 300, 200]
     """
     hits = check_hits(hits)
     if not isinstance(method, str) or method not in DEFAULT_STRENGTH:
