@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from rag_lessons.embedding.base import Embedder, check_embedder
 from rag_lessons.embedding.toy import ToyEmbedder
+from rag_lessons.messages import Reply
 from rag_lessons.prompting import (
     NOT_FOUND,
     build_prompt,
@@ -20,10 +21,11 @@ from rag_lessons.prompting import (
     parse_structured,
     read_answer,
 )
+from rag_lessons.tracing import quote_before
 from rag_lessons.types import Answer, Hit, RagLessonsError, check_hits, check_whole, is_blank
 
 if TYPE_CHECKING:
-    from rag_lessons.chat import Chat, Reply
+    from rag_lessons.chat import Chat
 
 # 句末标点和换行都结束一句；英文句点后面要有空白，免得切开 config.py 和 3.5
 SENTENCE = re.compile(r"[^。！？!?\n]+?(?:[。！？!?]+[」』”）》]*|\.(?=\s)|\n|$)")
@@ -33,12 +35,6 @@ DECORATION = re.compile(r"^[\s#>*\-+|/\"'`]+|[\s|\"'`]+$")
 WRAPPED = re.compile(r"(?<=[，、；])\n[ \t]*(?=[^\s#>*\-+|`\"'\d])")
 QUESTION = re.compile(r"[？?][」』”）》)]*$")
 MIN_CHARS = 6       # 比这还短的，多半是标题碎片或单个词
-# 这样停下来的回复不能当答案：半句话、审查的套话，都会被当成结论
-STOPPED = {
-    "length": "写到长度上限，答案没有写完；请少取几块资料（k），或调大回复的长度上限",
-    "sensitive": "的内容审查拦下了这次回答；请换个问法，或看看资料里有什么",
-    "tool_calls": "没有作答，而是要调用工具；这里没有工具，请换一个模型或改提示词",
-}
 
 
 class Generator(Protocol):
@@ -59,6 +55,16 @@ def sentences(text: str) -> list[str]:
     """
     found = (DECORATION.sub("", match.group()) for match in SENTENCE.finditer(WRAPPED.sub("", text)))
     return [sentence for sentence in found if len(sentence) >= MIN_CHARS]
+
+
+def quoted(sentence: str) -> str:
+    """给一句话加上引号；句子里的「」不成对时换一种引号，免得读回来少了一截。
+
+    >>> quoted("最多 40 步"), quoted("也叫「安全阀")
+    ('「最多 40 步」', '“也叫「安全阀”')
+    """
+    tried = [f"{left}{sentence}{right}" for left, right in ("「」", "“”", "『』")]
+    return next((text for text in tried if quote_before(text, len(text)) == sentence), tried[0])
 
 
 class ExtractiveGenerator:
@@ -92,7 +98,7 @@ class ExtractiveGenerator:
         scores = self.embedder.embed_documents(candidates) @ self.embedder.embed_query(question)
         order = sorted(range(len(candidates)), key=lambda i: (-round(float(scores[i]), 6), i))
         picked = sorted(order[: self.limit], key=lambda i: (places[candidates[i]], i))
-        return "\n".join(f"「{candidates[i]}」[{places[candidates[i]]}]" for i in picked)
+        return "\n".join(f"{quoted(candidates[i])}[{places[candidates[i]]}]" for i in picked)
 
 
 class ChatGenerator:
@@ -124,17 +130,19 @@ class ChatGenerator:
 
     @property
     def name(self) -> str:
-        """模型名；聊天对象没有写时是它的类名。"""
-        return getattr(self.chat, "model", "") or type(self.chat).__name__
+        """聊天对象的名字，例如 ``智谱 glm-4.7-flash``；没有就用模型名、类名。"""
+        return getattr(self.chat, "name", "") or getattr(self.chat, "model", "") or type(self.chat).__name__
 
     def generate(self, question: str, hits: Sequence[Hit]) -> str:
         """返回模型写的文字。回复是空的、没写完、被内容审查拦下时，抛出 RagLessonsError。"""
         self.last_reply = None
         message = {"role": "user", "content": self.prompt(question, check_hits(hits))}
         self.last_reply = reply = self.chat.chat([message])
-        problem = STOPPED.get(reply.finish_reason)
-        if problem is None and is_blank(reply.text or ""):
-            problem = "回了空的内容；请再问一次，或换一个模型"
-        if problem is not None:
-            raise RagLessonsError(f"{self.name} {problem}。")
-        return reply.text
+        text = getattr(reply, "text", reply)
+        if not isinstance(text, str | None):
+            raise RagLessonsError(f"{self.name}：chat(...) 要返回 Reply，收到的是 {type(reply).__name__}。")
+        # 这里没有给工具，只看文字；半句话、审查的套话、一个字没写，都不能当答案
+        problem = Reply(text or "", finish_reason=getattr(reply, "finish_reason", "stop")).problem
+        if problem:
+            raise RagLessonsError(f"{self.name}：{problem}")
+        return text

@@ -188,20 +188,20 @@ def _find_json(text: str) -> dict[str, Any]:
     """文字里第一个有 points 的 JSON 对象。"""
     if not isinstance(text, str):
         raise RagLessonsError(f"模型的回复要是字符串，收到的是 {type(text).__name__}。")
-    problem = "里面没有 {…}"
+    problems = []
     for opening in list(re.finditer(r"\{", text))[:50]:         # 客套话里也可能有花括号，依次试
         try:
             record, _ = json.JSONDecoder().raw_decode(text, opening.start())
         except json.JSONDecodeError as error:
             comma = re.search(r",\s*$", text[:error.pos]) or re.match(r",\s*[}\]]", text[error.pos:])
-            broken = "多了一个逗号" if comma else f"第 {error.pos + 1} 个字符处不合语法，也可能没写完"
-            problem = broken if problem.startswith("里面") else problem
+            problems.append("多了一个逗号" if comma else f"第 {error.pos + 1} 个字符处不合语法，也可能没写完")
         except (ValueError, RecursionError):
-            problem = "数字太长，或嵌套太深"
+            problems.append("数字太长，或嵌套太深")
         else:
             if isinstance(record, dict) and "points" in record:
                 return record
-            problem = "对象里没有 points"
+            problems.append("对象里没有 points")
+    problem = next((p for p in problems if "逗号" in p), problems[0] if problems else "里面没有 {…}")
     raise RagLessonsError(f"模型没有按格式回 JSON（{problem}）；请再问一次，或改用 build_prompt。")
 
 

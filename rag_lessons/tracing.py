@@ -165,14 +165,16 @@ VERDICTS = {
     "absent": "资料里没有这句话",
     "none": "没有引原句",
 }
-_SHOWN = 300        # 引文前后各显示这么多字；没有引文时显示开头的三倍
+_SHOWN = 300        # 引文前后各显示这么多字，最多五行；没有引文时显示开头
+_LINES = 5
 _BOX = (
     "white-space:pre-wrap;overflow-wrap:anywhere;font-family:inherit;font-size:100%;line-height:1.7;"
     "background:transparent;color:inherit;margin:4px 0;padding:6px 10px;"
     "border:1px solid rgba(128,128,128,.35);border-radius:4px"
 )
+_INLINE = "display:inline-block;vertical-align:top;max-width:100%"      # 合着的时候不换行
 _LINK = "display:inline;cursor:pointer;color:#0072B2;font-weight:700;text-decoration:underline"
-_QUOTED = "background-color:rgba(0,158,115,.26);color:inherit;border-bottom:2px solid rgba(0,158,115,1)"
+_QUOTED = "background-color:#b3e2d5;color:#000;border-bottom:2px solid #009e73"     # 深色主题下也是浅底黑字
 _WRONG = "color:#D55E00;font-weight:700"
 
 
@@ -196,13 +198,17 @@ def _passage(number: int, chunk: Any, quote: str) -> str:
     """一段资料：出处、核对的结论、原文，引文涂上底色。"""
     text = _given(chunk)
     verdict, start, end = locate(quote, text)
-    found = verdict in ("verbatim", "loose", "number")
-    left, right = (max(0, start - _SHOWN), min(len(text), end + _SHOWN)) if found else (0, min(len(text), 3 * _SHOWN))
+    before = "\n".join(text[max(0, start - _SHOWN):start].split("\n")[-_LINES:])
+    wide = 1 if end else 3
+    after = "\n".join(text[end:end + wide * _SHOWN].split("\n")[:wide * _LINES])
     path = f"（{' > '.join(chunk.headings)}）" if chunk.headings else ""
-    body = escape(text[left:start]) + f'<mark style="{_QUOTED}">{escape(text[start:end])}</mark>' + escape(text[end:right]) if found else escape(text[left:right])
+    line = chunk.line + text.count("\n", 0, start) - (text.count("\n") - chunk.text.count("\n"))       # 补上的表头不算行
+    if end and line >= chunk.line and "page" not in chunk.metadata:
+        path += f"，第 {line} 行"
+    marked = f'<mark style="{_QUOTED}">{escape(text[start:end])}</mark>' if end else ""
     return (
         f'<div style="{_BOX}"><b>[{number}] {escape(chunk.label + path)}</b>　{VERDICTS[verdict]}\n'
-        f'{"…" if left else ""}{body}{"…" if right < len(text) else ""}</div>'
+        f'{"…" if len(before) < start else ""}{escape(before)}{marked}{escape(after)}{"…" if end + len(after) < len(text) else ""}</div>'
     )
 
 
@@ -221,7 +227,7 @@ def answer_html(answer: Any) -> str:
         known = [number for number in mark.numbers if number in chunks]
         if known:
             passages = "".join(_passage(number, chunks[number], mark.quote) for number in known)
-            parts.append(f'<details style="display:inline"><summary style="{_LINK}">{shown}</summary>{passages}</details>')
+            parts.append(f'<details style="{_INLINE}"><summary style="{_LINK}">{shown}</summary>{passages}</details>')
         else:
             parts.append(f'<s style="{_WRONG}">{shown}</s>')
         problems = [f"没有资料 {number}" for number in mark.numbers if number not in chunks]
@@ -234,6 +240,6 @@ def answer_html(answer: Any) -> str:
     below = "".join(f"<li>{escape(item)}</li>" for item in answer.missing)
     return (
         f'<div style="white-space:pre-wrap;line-height:1.9">{"".join(parts)}</div>'
-        + (f"<div>缺的：<ul>{below}</ul></div>" if below else "")
+        + (f"<div>注意：<ul>{below}</ul></div>" if below else "")
         + (f'<details><summary style="cursor:pointer">检索到的 {len(lines)} 段资料</summary><div>{"<br>".join(lines)}</div></details>' if lines else "")
     )
