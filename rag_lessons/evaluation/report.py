@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from rag_lessons.evaluation.golden import Question, gold_spans, stitch
 from rag_lessons.evaluation.intervals import bootstrap_interval, paired_interval
 from rag_lessons.evaluation.metrics import found_ranks, ndcg_at_k, recall_at_k, reciprocal_rank
 from rag_lessons.paths import FONT, font_path
+from rag_lessons.retrieval.base import Searcher, check_searcher
 from rag_lessons.types import Chunk, Document, Hit, RagLessonsError, check_hits, check_whole
 
 if TYPE_CHECKING:
@@ -23,12 +24,6 @@ if TYPE_CHECKING:
 CURVES = {"recall": "召回率", "hit": "命中率", "ndcg": "nDCG"}      # 随 k 变的指标
 _COST = ("chars", "tokens")
 _CELL = "text-align:left;padding:3px 12px;border-bottom:1px solid rgba(128,128,128,.35)"
-
-
-class Searcher(Protocol):
-    """能回答“哪些块最近”的东西；索引、融合、重排都是。"""
-
-    def search(self, query: str, k: int = 3) -> list[Hit]: ...
 
 
 @dataclass(frozen=True)
@@ -94,13 +89,13 @@ class Report:
 
     def of(self, **wanted: Any) -> Report:
         """只留一部分题：``report.of(type="table")``、``report.of(split="tune", short=True)``、``report.of(type=["table", "literal"])``。"""
-        rows = tuple(row for row in self.rows if _fits(row.question, wanted))
+        rows = tuple(row for row in self.rows if fits(row.question, wanted))
         if not rows:
             some = self.rows[0].question
             known = "；".join(f"{name} 有 {'、'.join(sorted({str(getattr(r.question, name)) for r in self.rows}))}"
                              for name in wanted if hasattr(some, name) and name in ("type", "split", "short"))
             raise RagLessonsError(f"没有一题符合 {wanted}" + (f"（{known}）。" if known else "；请检查筛选条件。"))
-        return Report(rows, self.ks, tuple(q for q in self.unanswerable if _fits(q, wanted)))
+        return Report(rows, self.ks, tuple(q for q in self.unanswerable if fits(q, wanted)))
 
     def missed(self, k: int | None = None) -> list[Row]:
         """前 k 名（默认 max(ks)）一处金标也没碰到的题：先看它们，再想怎么改。"""
@@ -178,8 +173,7 @@ def evaluate(
     返回 Report。块与金标原句的位置有重叠就算碰到，所以怎么切块都能比。
     返回的块比 k 少，就按少的算；同一块返回两次，占两个名次，金标只算一次。
     """
-    if not callable(getattr(searcher, "search", None)):
-        raise RagLessonsError(f"searcher 要有 .search(query, k)，收到的是 {type(searcher).__name__}；例如 VectorIndex。")
+    check_searcher(searcher)
     asked, ks = check_questions(questions), _check_ks(ks)
     answerable = [q for q in asked if q.gold]
     if not answerable:
@@ -295,7 +289,8 @@ def _check_sources(rows: Sequence[Row], spans: Mapping[str, Sequence[tuple[str, 
         raise RagLessonsError(f"检索到的块来自 {there[0]} 等，金标写的是 {wanted[0]} 等，路径对不上；请用 load_folder 从同一个文件夹读。")
 
 
-def _fits(question: Question, wanted: Mapping[str, Any]) -> bool:
+def fits(question: Question, wanted: Mapping[str, Any]) -> bool:
+    """这道题符合条件没有；条件是 {题目的属性: 值，或几个值的列表}。"""
     for name, value in wanted.items():
         if not hasattr(question, name):
             raise RagLessonsError(f"题目没有 {name!r} 这一项；可以按 type、split、short、pair、id 来筛。")
