@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import fmean
 from typing import Any
@@ -44,7 +45,7 @@ def fold(text: str) -> str:
     """
     text = unicodedata.normalize("NFKC", text.replace("，", "、")).casefold()
     text = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text)
-    return re.sub(r"\s+", " ", re.sub(r"(?<![a-z0-9_])\s+|\s+(?![a-z0-9_])", "", text))
+    return re.sub(r"(?<![a-z0-9_]) | (?![a-z0-9_])", "", re.sub(r"\s+", " ", text))
 
 
 def says(text: str, short: str) -> bool:
@@ -255,7 +256,7 @@ def evaluate_answers(
     pairs = _by_id(answers, asked)
     judge = judge if judge is not None else lambda text, q: is_right(text, q.answer)
     where = None if documents is None else check_documents(documents)
-    stitched = None if where is not None else stitch(_chunks(pairs.values()))
+    stitched = [] if where is not None else _stitched(pairs.values())
     rows = []
     for q in ordered:
         answer = pairs[q.id]
@@ -286,18 +287,30 @@ def _by_id(answers: Sequence[Answer] | Mapping[str, Answer], asked: Sequence[Que
     return pairs
 
 
-def _chunks(answers: Iterable[Answer]) -> list[Chunk]:
-    chunks = [part.chunk for answer in answers for part in (*answer.hits, *answer.citations)]
-    return list({chunk.id: chunk for chunk in chunks}.values())
+def _stitched(answers: Iterable[Answer]) -> list[Document]:
+    """从答案带着的块拼回文档；块的位置对不上的那几份，就当没有。"""
+    by_source: dict[str, dict[str, Chunk]] = {}
+    for answer in answers:
+        for part in (*answer.hits, *answer.citations):
+            by_source.setdefault(part.chunk.source, {})[part.chunk.id] = part.chunk
+    documents = []
+    for chunks in by_source.values():
+        with contextlib.suppress(RagLessonsError):
+            documents += stitch(chunks.values())
+    return documents
 
 
-def _cited(question: Question, answer: Answer, where: list[Document] | None, stitched: list[Document] | None) -> bool | None:
+def _cited(question: Question, answer: Answer, where: list[Document] | None, stitched: list[Document]) -> bool | None:
     if where is not None:
         return cites_gold(answer, gold_spans(question, where))
+    cited = [citation.chunk for citation in answer.citations]
     spans, unknown = [], False
     for gold in question.gold:
+        near = [chunk for chunk in cited if chunk.source == gold.source]
+        if any(gold.quote in chunk.text for chunk in near):
+            return True
         try:
-            spans += gold_spans(Question(question.id, question.question, question.type, (gold,)), stitched or [])
+            spans += gold_spans(replace(question, gold=(gold,)), stitched)
         except RagLessonsError:
-            unknown |= any(citation.chunk.source == gold.source for citation in answer.citations)
+            unknown |= bool(near)
     return cites_gold(answer, spans) or (None if unknown else False)
