@@ -62,15 +62,15 @@ CHAIN = re.compile(r"\d+(?:\.\d+){2,}")                     # 2024.03.01、192.1
 def tokenize(text: str) -> list[str]:
     """一段文字 → 词的列表，重复的保留。
 
-    汉字：相邻两字和每个单字。字母、数字：整个留下，编号再加上它的各部分。全角变半角、大写变小写，
+    汉字：相邻两字和每个单字。字母、数字：整个留下，编号算两次，再加上它的各部分。全角变半角、大写变小写，
     只在词里变，原文不动；繁体不转简体。标点和表情不算词。
 
     >>> tokenize("安全阀")
     ['安全', '全阀', '安', '全', '阀']
-    >>> tokenize("关于印发ＤＢ－2024-117号")[-6:]
-    ['发', 'db-2024-117', 'db', '2024', '117', '号']
-    >>> tokenize("C++ 和 .NET 的 max_steps，1,000 次")
-    ['c++', 'c', '和', '.net', 'net', '的', 'max_steps', 'max', 'steps', '1000', '次']
+    >>> tokenize("印发ＤＢ－2024-117号")
+    ['印发', '印', '发', 'db-2024-117', 'db-2024-117', 'db', '2024', '117', '号']
+    >>> tokenize("用 Python 3.12 写，1,000 次")
+    ['用', 'python', '3.12', '写', '1000', '次']
     """
     tokens = []
     for piece in PIECE.findall(INVISIBLE.sub("", text)):
@@ -91,10 +91,14 @@ def han_tokens(run: str) -> list[str]:
 def word_tokens(word: str) -> list[str]:
     """一个单词或编号 → 它自己，再加它的各部分（由大到小，不重复）。
 
-    >>> word_tokens("tools/safety.py:40")
-    ['tools/safety.py:40', 'tools', 'safety.py', '40', 'safety', 'py']
-    >>> word_tokens("v2.0"), word_tokens("3.5"), word_tokens("1,000")
-    (['v2.0', 'v', '2.0'], ['3.5'], ['1000'])
+    能拆的，整个算两次：短块里碰巧有“2024”和“117”，不该排到真有这个编号的长块前面。
+
+    >>> word_tokens("DB-2024-117")
+    ['db-2024-117', 'db-2024-117', 'db', '2024', '117']
+    >>> word_tokens("tools/safety.py:40")[2:]
+    ['tools', 'safety.py', '40', 'safety', 'py']
+    >>> word_tokens("3.5"), word_tokens("1,000")
+    (['3.5'], ['1000'])
     """
     word = word.casefold().translate(SAME_MARK)
     if word.isalpha() or word.isdecimal():
@@ -108,7 +112,8 @@ def word_tokens(word: str) -> list[str]:
     runs = [run for name in names for run in name.split("_") if run]
     atoms = [atom for run in runs if (match := ATOM.fullmatch(run)) for atom in match.groups() if atom]
     links = [link for number in runs + atoms if CHAIN.fullmatch(number) for link in number.split(".")]
-    return list(dict.fromkeys([word, *segments, *names, *runs, *atoms, *links]))
+    parts = [part for part in dict.fromkeys([*segments, *names, *runs, *atoms, *links]) if part != word]
+    return [word, word, *parts] if parts else [word]
 
 
 def idf(N: int, n: int) -> float:

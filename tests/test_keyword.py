@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import time
@@ -21,6 +22,7 @@ from rag_lessons import (
     RagLessonsError,
     chunk_by_heading,
     chunk_by_lines,
+    chunk_recursive,
     load_folder,
 )
 from rag_lessons.keyword import bm25_score, idf, tokenize
@@ -187,7 +189,25 @@ def test_blank_query_is_refused(query):
     ("", ""), (" \n\t", ""), ("，。！？——……「」", ""), ("...", ""), ("-", ""), ("+#", ""), ("a+b=c", "a+b a b c"),
 ])  # fmt: skip
 def test_tokens(text, expected):
-    assert tokenize(text) == expected.split()
+    tokens = tokenize(text)
+    once = [token for i, token in enumerate(tokens) if i == 0 or token != tokens[i - 1]]
+    assert once == expected.split()
+
+
+def test_what_has_parts_counts_twice():
+    assert tokenize("DB-2024-117") == ["db-2024-117", "db-2024-117", "db", "2024", "117"]
+    assert tokenize("e5") == ["e5", "e5", "e", "5"]
+    assert tokenize("hello 3.5 1,000 安") == ["hello", "3.5", "1000", "安"]
+
+
+def test_the_exact_number_comes_first_in_the_handbook():
+    """长的通知里有这个编号，短的通知里只有它的几个部分：前者在前。"""
+    for cut in (chunk_by_heading, chunk_by_lines, chunk_recursive):
+        index = BM25Index.build([c for d in load_folder(data_path("handbook")) for c in cut(d)])
+        numbers = {n for c in index.chunks for n in re.findall(r"[A-Z]{2,}-\d{4}-\d+", c.embedding_text)}
+        assert len(numbers) > 10
+        wrong = [n for n in sorted(numbers) if n not in index.search(n, k=1)[0].chunk.embedding_text]
+        assert wrong == []
 
 
 @pytest.mark.parametrize(("text", "query"), [
