@@ -151,7 +151,7 @@ def check_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
                 raise RagLessonsError(f"第 {number} 条消息的 tool_call_id 对不上前面的工具调用，收到 {entry['tool_call_id']!r}。")
             waiting.remove(entry["tool_call_id"])
         if calls:
-            entry["tool_calls"] = [_check_call(number, call) for call in calls]
+            entry["tool_calls"] = [_check_call(number, call) for call in (calls if isinstance(calls, Sequence) else [calls])]
             waiting = [call["id"] for call in entry["tool_calls"]]
         checked.append(entry)
     if waiting or checked[-1]["role"] not in ("user", "tool"):
@@ -170,10 +170,11 @@ def _check_call(number: int, call: Any) -> dict[str, Any]:
 
 def check_tools(tools: Sequence[Message] | None) -> list[dict[str, Any]]:
     """检查工具的写法；没有工具（None 或空列表）返回空列表。"""
-    if isinstance(tools, str | bytes | Mapping):
-        raise RagLessonsError("tools 要是工具的列表。")
-    names = []
-    for number, tool in enumerate(tools or [], 1):
+    tools = [] if tools is None else tools
+    if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Sequence):
+        raise RagLessonsError(f"tools 要是工具的列表，收到的是 {type(tools).__name__}；没有工具就不写。")
+    names: list[str] = []
+    for number, tool in enumerate(tools, 1):
         function = tool.get("function") if isinstance(tool, Mapping) and tool.get("type") == "function" else None
         name = function.get("name") if isinstance(function, Mapping) else None
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) or name in names:
@@ -182,4 +183,4 @@ def check_tools(tools: Sequence[Message] | None) -> list[dict[str, Any]]:
                 f"名字用字母、数字、_ 和 -，不能重名；收到的名字是 {name!r}。"
             )
         names.append(name)
-    return [dict(tool) for tool in tools or []]
+    return [dict(tool) for tool in tools]
