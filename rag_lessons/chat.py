@@ -17,7 +17,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from rag_lessons.messages import Message, Reply, ToolCall, Usage, check_messages, check_tools
+from rag_lessons.messages import Message, Reply, ToolCall, Usage, check_messages, check_sendable, check_tools
 from rag_lessons.service import Retry, Service, ServiceError
 from rag_lessons.settings import get_key, get_setting, offline
 from rag_lessons.types import RagLessonsError, check_number, check_whole, is_blank
@@ -117,6 +117,7 @@ class ServiceChat(Service):
             raise RagLessonsError("extra 要是字典，例如 {\"temperature\": 0.1}；没有就不写。")
         self.max_tokens = None if max_tokens is None else check_whole(max_tokens, "max_tokens ", least=1)
         self.extra = dict(extra or {})
+        check_sendable(self.extra, "extra ")
         self._connect(model, base_url or get_setting(self.url_setting), api_key, timeout, retry)
         self._load_sdk()
 

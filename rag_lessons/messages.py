@@ -136,8 +136,6 @@ def check_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
         content = "" if content is None and calls else content
         if not isinstance(content, str):
             raise RagLessonsError(f"第 {number} 条消息（{role}）的 content 要是字符串，收到的是 {type(content).__name__}。")
-        if any("\ud800" <= char <= "\udfff" for char in content):
-            raise RagLessonsError(f"第 {number} 条消息（{role}）含有不成对的代理字符，发不出去；请用正确的编码重新读那份文件。")
         if is_blank(content) and role != "tool" and not calls:
             raise RagLessonsError(f"第 {number} 条消息（{role}）是空白的；请写上内容，或去掉这一条。")
         if role == "system" and any(m["role"] != "system" for m in checked):
@@ -153,10 +151,21 @@ def check_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
         if calls:
             entry["tool_calls"] = [_check_call(number, call) for call in (calls if isinstance(calls, Sequence) else [calls])]
             waiting = [call["id"] for call in entry["tool_calls"]]
+        check_sendable(entry, f"第 {number} 条消息（{role}）")
         checked.append(entry)
     if waiting or checked[-1]["role"] not in ("user", "tool"):
         raise RagLessonsError("最后一条消息要是 user 的话，或工具的结果（tool），模型才有话可答。")
     return checked
+
+
+def check_sendable(value: object, what: str) -> None:
+    """写得成 JSON 才发得出去：不成对的代理字符、集合、函数之类都不行。"""
+    try:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        raise RagLessonsError(f"{what}含有不成对的代理字符，发不出去；请用正确的编码重新读那份文件。") from None
+    except (TypeError, ValueError, RecursionError):
+        raise RagLessonsError(f"{what}里有写不成 JSON 的东西，发不出去；请只用文字、数字、真假、列表和字典。") from None
 
 
 def _check_call(number: int, call: Any) -> dict[str, Any]:
@@ -182,5 +191,6 @@ def check_tools(tools: Sequence[Message] | None) -> list[dict[str, Any]]:
                 f"第 {number} 个工具要写成 {{\"type\": \"function\", \"function\": {{\"name\": ..., \"parameters\": ...}}}}，"
                 f"名字用字母、数字、_ 和 -，不能重名；收到的名字是 {name!r}。"
             )
+        check_sendable(tool, f"第 {number} 个工具")
         names.append(name)
     return [dict(tool) for tool in tools]

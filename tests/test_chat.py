@@ -11,6 +11,8 @@ import time
 import traceback
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from loopback import KEY, Loopback
 
 from rag_lessons import get_chat
@@ -24,6 +26,7 @@ from rag_lessons.chat import (
     Usage,
     ZhipuChat,
 )
+from rag_lessons.messages import check_messages, check_tools
 from rag_lessons.service import Retry, ServiceError
 from rag_lessons.types import RagLessonsError
 
@@ -484,6 +487,8 @@ BAD_TOOLS = [
     "search", SEARCH, ["search"], [{"name": "search"}], [{"type": "function"}], [{"type": "function", "function": {}}],
     [{"type": "function", "function": {"name": "查资料"}}], [{"type": "function", "function": {"name": "a b"}}],
     [{"type": "function", "function": {"name": "x" * 65}}], [SEARCH, SEARCH], 5,
+    [{"type": "function", "function": {"name": "search", "parameters": {1, 2}}}],
+    [{"type": "function", "function": {"name": "search", "description": "甲\ud83d"}}],
 ]
 
 
@@ -492,6 +497,31 @@ def test_bad_tools_are_refused_before_sending(server, tools):
     with pytest.raises(RagLessonsError, match=r"工具|tools"):
         zhipu(server).chat(ASK, tools)
     assert server.requests == []
+
+
+JSONS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3) | st.sampled_from(["user", "assistant", "tool", "system", "1", "{}", "function"]),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.sampled_from(["role", "content", "tool_calls", "tool_call_id", "id", "function", "name", "arguments", "type"]), inner, max_size=5),
+    max_leaves=12,
+)
+LIKELY = st.fixed_dictionaries(
+    {"role": st.sampled_from(["system", "user", "assistant", "tool"]), "content": st.text(max_size=3) | JSONS},
+    optional={"tool_calls": st.lists(st.just(CALL) | JSONS, max_size=2) | JSONS, "tool_call_id": st.just("1") | JSONS},
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(LIKELY, max_size=5) | JSONS, JSONS | st.lists(st.just(SEARCH) | JSONS, max_size=2))
+def test_any_messages_are_sendable_or_refused_in_one_sentence(messages, tools):
+    chats = [make(api_key=KEY) for make in (ZhipuChat, OpenAIChat, AnthropicChat)]
+    for chat in chats:
+        try:
+            body = chat._body(check_messages(messages), check_tools(tools))
+        except RagLessonsError as error:
+            assert str(error).endswith("。") and "\n" not in str(error)
+        else:
+            json.dumps(body, ensure_ascii=False).encode("utf-8")
 
 
 def test_no_tools_is_no_tools(server):
@@ -504,7 +534,7 @@ def test_wrong_arguments_get_one_sentence(server):
     for make in (zhipu, compatible, anthropic):
         for options in (
             {"model": ""}, {"model": 5}, {"timeout": 0}, {"timeout": "x"}, {"max_tokens": 0}, {"max_tokens": 1.5},
-            {"extra": [1]}, {"api_key": "a b"}, {"api_key": 5}, {"base_url": "ftp://me:hidden@x"},
+            {"extra": [1]}, {"extra": {"stop": {1}}}, {"api_key": "a b"}, {"api_key": 5}, {"base_url": "ftp://me:hidden@x"},
         ):
             with pytest.raises(RagLessonsError) as caught:
                 make(server, **options)
