@@ -85,7 +85,8 @@ def mmr(hits: Sequence[Hit], vectors: FloatArray, k: int, lam: float = 0.5) -> l
     place = {id(hit): i for i, hit in enumerate(hits)}
     order = sorted(hits, key=lambda h: (-round(h.score, 6), h.chunk.source, h.chunk.start, h.chunk.id))
     rows = rows[[place[id(hit)] for hit in order]]
-    chosen = mmr_order(min_max([hit.score for hit in order]), likeness(rows), k, lam)
+    relevance = min_max([round(hit.score, 6) for hit in order])
+    chosen = mmr_order(relevance, likeness(rows), k, lam)
     return [
         replace(order[i], score=value, rank=rank, details={**order[i].details, "mmr": value})
         for rank, (i, value) in enumerate(chosen, 1)

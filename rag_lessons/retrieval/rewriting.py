@@ -35,11 +35,11 @@ def _check_chat(chat: object) -> None:
         raise RagLessonsError(f"chat 要有 .chat(messages)，收到 {chat!r}；例如 ZhipuChat()。")
 
 
-def _said(chat: CanChat, system: str, user: str) -> str:
-    """模型说的话，去掉首尾空白；什么也没说、或被安全策略拦下时是空串。"""
+def _said(chat: CanChat, system: str, user: str, finished: Sequence[str]) -> str:
+    """模型说的话，去掉首尾空白；什么也没说、或停下的原因不在 finished 里（例如被安全策略拦下）时是空串。"""
     reply = chat.chat([{"role": "system", "content": system}, {"role": "user", "content": user}])
     text = getattr(reply, "text", None)
-    if getattr(reply, "finish_reason", "stop") == "sensitive" or not isinstance(text, str) or is_blank(text):
+    if getattr(reply, "finish_reason", "stop") not in finished or not isinstance(text, str) or is_blank(text):
         return ""
     return text.strip()
 
@@ -88,14 +88,14 @@ class RewriteSearch:
         return all_chunks(self.searcher)
 
     def rewrite(self, query: str) -> str:
-        """改写后的问题；模型什么也没返回时，发一次警告，返回原来的问题。"""
+        """改写后的问题；模型什么也没返回、写到一半断了、被拦下时，发一次警告，返回原来的问题。"""
         check_search(query, 1, None)
         past = conversation(self.history)
         user = f"对话：\n{past}\n\n最后一问：{query}" if past else f"最后一问：{query}"
-        lines = [line for line in _said(self.chat, REWRITE, user).splitlines() if not is_blank(line)]
+        lines = [line for line in _said(self.chat, REWRITE, user, ("stop",)).splitlines() if not is_blank(line)]
         text = re.sub(r"^\s*(改写后?的?(问题)?|最后一问|问题)\s*[：:]\s*", "", lines[0]).strip(" \t\u3000\"“”「」'") if lines else ""
         if is_blank(text):
-            warnings.warn("模型没有返回改写的问题，照原来的问题检索。", RagLessonsWarning, stacklevel=3)
+            warnings.warn("模型没有返回可用的改写，照原来的问题检索。", RagLessonsWarning, stacklevel=3)
             return query
         return text
 
@@ -130,11 +130,11 @@ class HydeSearch:
         return all_chunks(self.searcher)
 
     def imagine(self, query: str) -> str:
-        """假想的答案；模型什么也没返回时，发一次警告，返回空串。"""
+        """假想的答案，写到一半断了也用；模型什么也没返回、被拦下时，发一次警告，返回空串。"""
         check_search(query, 1, None)
-        text = _said(self.chat, HYDE, f"问题：{query}")
+        text = _said(self.chat, HYDE, f"问题：{query}", ("stop", "length"))
         if not text:
-            warnings.warn("模型没有返回假想的答案，照原来的问题检索。", RagLessonsWarning, stacklevel=3)
+            warnings.warn("模型没有返回可用的答案，照原来的问题检索。", RagLessonsWarning, stacklevel=3)
         return text
 
     def search(self, query: str, k: int = 3, where: Where | None = None) -> list[Hit]:
