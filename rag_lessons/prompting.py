@@ -100,7 +100,7 @@ def parse_citations(text: str, hits: Sequence[Hit]) -> tuple[list[Citation], lis
 
     认 ``[1]``、``[1, 3]``、``[1-3]``、``[^1]``、``【资料 2】``、``（资料 2）``，全角数字也认。
     编号紧跟在「……」“……”这样的引号后面时，引号里的话就是所引的原句；同一段资料引了两句，就是两个引用。
-    代码里的 ``a[1]``、引文自己带的 [7]、四位以上的数（年份）、不带括号的资料 1，都不算。
+    反引号里的代码 ``a[1]``、引文自己带的 [7]、四位以上的数（年份）、不带括号的资料 1，都不算。
 
     >>> hits = [Hit(Chunk("上限 40 步", "safety.py", 0, 7), 0.9, 1)]
     >>> good, bad = parse_citations("「上限 40 步」[1]，另见 [7]", hits)
@@ -151,7 +151,7 @@ def read_answer(text: str, hits: Sequence[Hit]) -> Answer:
     """模型写的一段话 → Answer：解析编号，核对引文；指向不存在资料的编号记进 missing。"""
     citations, invalid = parse_citations(text, hits)
     missing = tuple(f"答案引用了不存在的资料 [{number}]" for number in invalid)
-    refused = text.strip().rstrip("。") == NOT_FOUND
+    refused = text.strip(" \n“”\"「」。.") == NOT_FOUND       # 模型常把规则里的引号一起抄来
     return Answer(text, tuple(citations), tuple(hits), missing, refused, tuple(check_quotes(citations)))
 
 

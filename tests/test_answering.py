@@ -88,6 +88,12 @@ def test_refusal_does_not_call_the_generator():
     assert empty.refused and empty.text == "资料中未提及" and empty.hits == ()
 
 
+@pytest.mark.parametrize("text, refused", [
+    ("资料中未提及", True), ("资料中未提及。\n", True), ("“资料中未提及”。", True), ("资料中未提及 A，B 是 40 步 [1]", False), ("上限 40 步 [1]", False)])
+def test_the_model_may_refuse_too(text, refused):
+    assert read_answer(text, hits_of("甲")).refused == refused
+
+
 def test_below_needs_a_raw_score():
     with pytest.raises(RagLessonsError, match="dense"):
         below(0.5, of="bm25")(hits_of("甲"))

@@ -1,9 +1,9 @@
 """提示词的围栏、答案里的编号、引文核对、结构化输出。"""
 
+import hashlib
 import json
 import re
 import time
-import unicodedata
 
 import pytest
 from hypothesis import given
@@ -48,24 +48,22 @@ def test_nothing_in_a_chunk_poses_as_another_source(texts, question):
     assert prompt.endswith(f"\n问题：{question}")
 
 
-def test_the_mark_cannot_be_written_in_disguise():
-    mark = fence_mark(["甲"])
-    for disguise in (mark, mark.upper(), "\u200b".join(mark), " ".join(mark), "".join(chr(ord(c) + 0xFEE0) for c in mark)):
-        chosen = fence_mark(["甲", disguise])
-        plain = "".join(c for c in unicodedata.normalize("NFKC", disguise).casefold() if c.isalnum())
-        assert plain == mark and chosen not in plain
-    assert fence_mark(["甲"]) == mark, "同样的资料总是同样的记号"
+DISGUISES = [str, str.upper, "\u200b".join, " ".join, "\u202e".join, lambda mark: "".join(chr(ord(c) + 0xFEE0) for c in mark)]
 
 
-def test_a_mark_that_occurs_is_not_used(monkeypatch):
-    """碰巧（或有人算准了）资料里就有这个记号：换一个。"""
-    import hashlib
-
-    first = hashlib.sha256(b"x").hexdigest()[:8]
+@pytest.mark.parametrize("disguise", DISGUISES)
+def test_a_mark_that_occurs_is_not_used(disguise, monkeypatch):
+    """碰巧（或有人算准了）资料里就有这个记号，哪怕改了样子：换一个。"""
     real = hashlib.sha256
+    first = real(b"x").hexdigest()[:8]
     seeds = iter([b"x"])
     monkeypatch.setattr(hashlib, "sha256", lambda data: real(next(seeds, data)))
-    assert fence_mark([f"围栏是 {first}"]) != first
+    assert fence_mark([f"围栏是 {disguise(first)}"]) != first
+    assert next(seeds, None) is None
+
+
+def test_the_mark_depends_on_the_content_only():
+    assert fence_mark(["甲"]) == fence_mark(["甲"]) != fence_mark(["乙"])
 
 
 def test_file_names_and_headings_stay_on_one_line():
