@@ -23,8 +23,8 @@ from rag_lessons.index import SyncCounts, Where, check_k, check_question, indexa
 from rag_lessons.types import Chunk, Hit, RagLessonsError, check_number
 
 Tokenizer = Callable[[str], Iterable[str]]
-# 四舍五入到 6 位还大于 0 的最小分数；再小就当没有
-LEAST = 5e-7
+# 比它小的分数，四舍五入到 6 位就是 0，不算结果
+LEAST = 5.1e-7
 
 # 词与词之间没有空格的文字：汉字（含部首、〇、々）、假名、谚文、泰文、老挝文、缅甸文、高棉文
 DENSE = (
@@ -202,11 +202,12 @@ class BM25Index:
         n = np.bincount(token, minlength=len(ids))
         rarity = np.array([idf(total, int(having)) for having in n])
         penalty = self.k1 * (1 - self.b + self.b * lengths[chunk] / average)
+        part = rarity[token] * tf * (self.k1 + 1) / (tf + penalty)
         self.chunks = chunks
         self._id = dict(ids)
         self._start = [0, *np.cumsum(n).tolist()]                  # 词 i 的一列是 [start[i], start[i + 1])
         self._chunk = chunk.astype(np.int32)
-        self._part = rarity[token] * tf * (self.k1 + 1) / (tf + penalty)
+        self._part = part
 
     def _tokens(self, text: str) -> Iterable[str]:
         tokens = self.tokenize(text)
