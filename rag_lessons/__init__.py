@@ -62,6 +62,8 @@ _HOMES = {
     "load_golden": "evaluation",
     "evaluate": "evaluation",
     "compare_reports": "evaluation",
+    "evaluate_answers": "evaluation",
+    "calibrate_refusal": "evaluation",
     "sweep": "evaluation",
 }
 __all__ = list(_HOMES)

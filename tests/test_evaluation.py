@@ -485,8 +485,35 @@ def test_plot_has_chinese_and_no_warning():
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["玩具", "e5"]
     assert dict(mpl.rcParams) == before, "不改你的全局设置"
     plt.close("all")
-    with pytest.raises(RagLessonsError):
-        report.plot("mrr")
+    for more in ({"metric": "mrr"}, {"x": "tokens"}, {"x": "字"}):
+        with pytest.raises(RagLessonsError, match="只能是"):
+            report.plot(**more)
+
+
+def test_settings_are_drawn_over_what_they_read():
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    long = Fixed({"q": [1, 2]})
+    long.search = lambda query, k: [Hit(Chunk("字" * 50, "b.md", 0, 50), 1.0, 1)] * k
+    reports = sweep({"短": lambda: Fixed({"q": [1, 2]}), "长": lambda: long}, [question("q", 1)], ks=(1, 2), count=len)
+    for x, places in (("chars", [[5, 10], [50, 100]]), ("tokens", [[5, 10], [50, 100]]), ("k", [[1, 2], [1, 2]])):
+        ax = reports.plot(x=x, colors={"短": "#000000"})
+        ax.figure.canvas.draw()
+        assert [list(map(float, bars.lines[0].get_xdata())) for bars in ax.containers] == places
+        assert ax.containers[0].lines[0].get_color() == "#000000"
+    plt.close("all")
+
+
+def test_by_type():
+    asked = [question("a", 1, type="table"), question("b", 2), question("c", 3)]
+    shown = evaluate(Fixed({"a": [1], "b": [9], "c": [3]}), asked, ks=1).by("type")
+    assert {name: (len(r), r.metrics["recall@1"]) for name, r in shown.items()} == {"literal": (2, 0.5), "table": (1, 1)}
+    assert str(shown).startswith("题型") and repr(shown) == str(shown)
+    with pytest.raises(RagLessonsError, match="type、split、short"):
+        shown["table"].by("question")
 
 
 def test_sweep_builds_a_fresh_searcher_each_time():

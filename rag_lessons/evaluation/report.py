@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 CURVES = {"recall": "召回率", "hit": "命中率", "ndcg": "nDCG"}      # 随 k 变的指标
 _COST = ("chars", "tokens")
+_GROUPS = {"type": "题型", "split": "哪一半", "short": "短答案"}
+_AXES = {"k": "前 k 块（下面是它们平均共几个字）", "chars": "每问平均读几个字", "tokens": "每问平均读几个 token"}
 _CELL = "text-align:left;padding:3px 12px;border-bottom:1px solid rgba(128,128,128,.35)"
 
 
@@ -129,24 +131,43 @@ class Report:
     def _repr_html_(self) -> str:
         return html_table(self._table(), *self._notes())
 
-    def plot(self, metric: str = "recall", ax: Axes | None = None, label: str = "", color: str | None = None) -> Axes:
-        """指标随 k 的变化，竖线是 95% 区间，横轴下面写着每问平均读几个字。返回 ax，可以接着往上画别的。
+    def by(self, name: str = "type") -> Sweep:
+        """按题目的一项分开看：``report.by("type")``、``report.by("split")``、``report.by("short")``。"""
+        if name not in _GROUPS:
+            raise RagLessonsError(f"只能按 {'、'.join(_GROUPS)} 分开看，收到 {name!r}；别的条件用 report.of(...)。")
+        options = sorted({getattr(row.question, name) for row in self.rows})
+        return Sweep({str(option): self.of(**{name: option}) for option in options}, title=_GROUPS[name])
 
+    def plot(
+        self, metric: str = "recall", x: str = "k", ax: Axes | None = None, label: str = "", color: str | None = None
+    ) -> Axes:
+        """指标随 k 的变化，竖线是 95% 区间。返回 ax，可以接着往上画别的。
+
+        参数
+        ----
         metric : "recall"、"hit" 或 "ndcg"。
+        x : 横轴。"k" 是前几块，下面写着它们平均共几个字；"chars"、"tokens" 是平均读几个字、几个 token：
+            块有长有短时，同样的 k 读的字数不同，按字数比才公平。
         """
         if metric not in CURVES:
             raise RagLessonsError(f"metric 只能是 {'、'.join(CURVES)}，收到 {metric!r}。")
+        known = ["k", *self.bill[self.ks[0]]]
+        if x not in known:
+            raise RagLessonsError(f"x 只能是 {'、'.join(known)}，收到 {x!r}；要 tokens，先在 evaluate 里给 count。")
         import matplotlib.pyplot as plt
 
         names = [f"{metric}@{k}" for k in self.ks]
         middle = [100 * self.metrics[name] for name in names]
-        ends = [[100 * self.intervals[name][side] for name in names] for side in (0, 1)]
-        reach = [[m - low for m, low in zip(middle, ends[0], strict=True)], [high - m for m, high in zip(middle, ends[1], strict=True)]]
+        lows, highs = zip(*(self.intervals[name] for name in names), strict=True)
+        reach = [[max(0.0, m - 100 * low) for m, low in zip(middle, lows, strict=True)],
+                 [max(0.0, 100 * high - m) for m, high in zip(middle, highs, strict=True)]]
+        places = list(self.ks) if x == "k" else [self.bill[k][x] for k in self.ks]
         with plt.rc_context(_chinese()):
             ax = ax if ax is not None else plt.subplots()[1]
-            ax.errorbar(self.ks, middle, yerr=reach, marker="o", capsize=3, label=label or None, color=color)
-            ax.set_xticks(self.ks, [f"{k}\n{self.bill[k]['chars']:,.0f} 字" for k in self.ks])
-            ax.set(xlabel="前 k 块（下面是它们平均共几个字）", ylabel=f"{CURVES[metric]}（%）", ylim=(-3, 103))
+            ax.errorbar(places, middle, yerr=reach, marker="o", capsize=3, label=label or None, color=color)
+            if x == "k":
+                ax.set_xticks(self.ks, [f"{k}\n{self.bill[k]['chars']:,.0f} 字" for k in self.ks])
+            ax.set(xlabel=_AXES[x], ylabel=f"{CURVES[metric]}（%）", ylim=(-3, 103))
             if label:
                 ax.legend()
         return ax
@@ -353,22 +374,39 @@ def compare_reports(a: Report, b: Report, metric: str = "recall@3") -> Differenc
 
 
 class Sweep(dict[str, Report]):
-    """``sweep`` 的结果：{设置的名字: Report}，次序就是你给的次序；``print`` 出来是一张表。"""
+    """``sweep`` 的结果：{设置的名字: Report}，次序就是你给的次序；``print`` 出来是一张表。title 是第一列的列名。"""
+
+    def __init__(self, reports: Mapping[str, Report], title: str = "设置") -> None:
+        super().__init__(reports)
+        self.title = title
 
     def of(self, **wanted: Any) -> Sweep:
         """每份成绩单都只留一部分题，写法同 ``Report.of``。"""
-        return Sweep({name: report.of(**wanted) for name, report in self.items()})
+        return Sweep({name: report.of(**wanted) for name, report in self.items()}, self.title)
+
+    def plot(self, metric: str = "recall", x: str = "chars", ax: Axes | None = None, colors: Mapping[str, str] | None = None) -> Axes:
+        """几份成绩单画在一起，参数同 ``Report.plot``；横轴默认是读的字数。colors 是 {设置的名字: 颜色}。"""
+        for name, report in self.items():
+            ax = report.plot(metric, x, ax, name, (colors or {}).get(name))
+        if x == "k":
+            ks = next(iter(self.values())).ks
+            ax.set_xticks(ks, [str(k) for k in ks])     # 各有各的字数，不写
+            ax.set_xlabel("前 k 块")
+        return ax
 
     def _table(self) -> list[list[str]]:
-        first = next(iter(self.values()))
-        metrics = [*(f"recall@{k}" for k in first.ks), "mrr"]
-        table = [["设置", *metrics, f"字数（前 {max(first.ks)} 块）"]]
+        ks = next(iter(self.values())).ks
+        metrics = [*(f"recall@{k}" for k in ks), "mrr"]
+        table = [[self.title, "题数", *metrics, f"字数（前 {max(ks)} 块）"]]
         for name, report in self.items():
-            table.append([name, *(report._cell(m) for m in metrics), f"{report.bill[max(first.ks)]['chars']:,.0f}"])
+            scores = [report._cell(metric) for metric in metrics]
+            table.append([name, str(len(report)), *scores, f"{report.bill[max(ks)]['chars']:,.0f}"])
         return table
 
     def __str__(self) -> str:
         return text_table(self._table())
+
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return html_table(self._table())
@@ -399,14 +437,14 @@ def sweep(
     if wrong is not None:
         raise RagLessonsError(f"设置 {wrong} 要是函数，当场建一个新的检索器；写成 lambda: VectorIndex.build(...)。")
     asked, documents = check_questions(questions), None if documents is None else check_documents(documents)
-    made, reports = [], Sweep()
+    made, reports = [], {}
     for name, make in settings.items():
         searcher = make()
         if any(searcher is other for other in made):
             raise RagLessonsError(f"设置 {name} 交出的是前面用过的同一个检索器；每个设置都要新建一个。")
         made.append(searcher)
         reports[str(name)] = evaluate(searcher, asked, ks, documents=documents, count=count)
-    return reports
+    return Sweep(reports)
 
 
 def _width(text: str) -> int:
