@@ -292,6 +292,17 @@ def test_mixed_scores_by_hand():
     assert names(RerankSearch(Given(), prefer_last).search("年假", 3)) == ["2", "1", "0"]
 
 
+def test_mixing_keeps_the_scale_of_weighted_fusion():
+    """融合的分数已经是 0 到 1：再按候选拉一次，最低的候选就被压成 0。"""
+    hybrid = HybridSearch(INDEX, KEYWORD)
+    before = {h.chunk: h.score for h in hybrid.search("年假有几天", 2)}
+    level = PairReranker(lambda pairs: [0.5] * len(pairs))
+    for hit in RerankSearch(hybrid, level, candidates=2, weight=0.3).search("年假有几天", 2):
+        assert hit.score == pytest.approx(0.7 * before[hit.chunk] + 0.15, abs=2e-6)
+    low = RerankSearch(INDEX, level, candidates=2, weight=0.3).search("年假有几天", 2)
+    assert [h.score for h in low] == [0.85, 0.15], "余弦没有拉过，按候选拉"
+
+
 def test_rerank_search_odd_settings():
     for wrong in (None, MaxSimReranker, "bge"):
         with pytest.raises(RagLessonsError, match="rerank"):

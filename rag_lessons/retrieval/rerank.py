@@ -155,6 +155,12 @@ def _sigmoid(x: float) -> float:
     return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
 
 
+def _unit_scores(hits: Sequence[Hit]) -> list[float]:
+    """各条的分数，0 到 1。HybridSearch 加权的 0 在全部块里最低的那块，比候选里最低的可靠，所以不再拉一次。"""
+    scores = [hit.score for hit in hits]
+    return scores if all(hit.details.get("weighted") == hit.score for hit in hits) else min_max(scores)
+
+
 class RerankSearch:
     """检索器加重排器，仍是检索器：先取 candidates 条，重排，给出前 k 条。
 
@@ -164,7 +170,8 @@ class RerankSearch:
     reranker : 有 ``.rerank(query, hits, k)`` 的重排器。
     candidates : 候选多少条，默认 20；k 比它大时取 k 条。不在候选里的，重排救不回来。
     weight : 重排分数的份量，0 到 1。默认 1：只看重排。0.3 就是 0.7 × 原来的分数 + 0.3 × 重排的分数，
-        两边各自先拉到 0 到 1（PairReranker 的分数本来就是，不拉），混合后的分数记在 ``details["mixed"]``。
+        两边各自先拉到 0 到 1（HybridSearch 加权的分数、PairReranker 的分数本来就是，不再拉），
+        混合后的分数记在 ``details["mixed"]``。
     """
 
     def __init__(self, searcher: Searcher, reranker: Reranker, candidates: int = 20, weight: float = 1.0) -> None:
@@ -191,7 +198,7 @@ class RerankSearch:
         if self.weight == 1:
             return self.reranker.rerank(query, hits, k)
         second = self.reranker.rerank(query, hits, len(hits))
-        first = dict(zip((hit.chunk.id for hit in hits), min_max([hit.score for hit in hits]), strict=True))
+        first = dict(zip((hit.chunk.id for hit in hits), _unit_scores(hits), strict=True))
         scores = [hit.score for hit in second]
         if not getattr(self.reranker, "calibrated", False):
             scores = min_max(scores)
