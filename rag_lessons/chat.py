@@ -65,7 +65,6 @@ REASONS = {
     "tool_use": "tool_calls", "function_call": "tool_calls",
     "content_filter": "sensitive", "refusal": "sensitive",
 }  # fmt: skip
-INTERRUPTED = "interrupted"
 
 
 class Chat(Protocol):
@@ -238,7 +237,7 @@ class ChatStream:
             if self.reply.problem:
                 raise ChatServiceError(self.reply.problem)
             return
-        self.reply = Reply(text, (), chat._usage(prompt, completion), INTERRUPTED, model)
+        self.reply = Reply(text, (), chat._usage(prompt, completion), "interrupted", model)
         got = f"只收到前 {len(text)} 个字符" if text else "一个字也没有收到"
         if failure is None:
             advice = "请再试一次；还不行就检查 base_url 是不是对话服务的地址。"

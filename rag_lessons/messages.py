@@ -84,7 +84,8 @@ class Reply:
     text : 文字；要用工具时常是 ""。
     tool_calls : 要用的工具。
     usage : token 数与价钱；服务没有报时是 None。
-    finish_reason : 为什么停下："stop"（说完了）、"length"（写满了）、"tool_calls"、"sensitive"（内容安全），或服务的原话。
+    finish_reason : 为什么停下："stop"（说完了）、"length"（写满了）、"tool_calls"、"sensitive"（内容安全）、
+        "interrupted"（分段读到一半断了），或服务的原话。
     model : 服务说是哪个模型答的。
     """
 
@@ -105,6 +106,8 @@ class Reply:
             return "模型因为内容安全停下了，没有给出完整的回答；请换一种问法，或去掉涉及的文字。"
         if self.finish_reason == "length":
             return f"回答写到长度上限就停了，只有前 {len(self.text)} 个字符；请少放几段资料，或把 max_tokens 调大。"
+        if self.finish_reason == "interrupted":
+            return f"回答中途断了，只收到前 {len(self.text)} 个字符；请再试一次。"
         if is_blank(self.text) and not self.tool_calls:
             return "模型没有写任何内容；请再试一次，或换一个模型。"
         return ""

@@ -385,6 +385,7 @@ def test_a_broken_stream_gives_what_came_and_one_error(server, client, behaviour
     assert got == ["甲乙", "丙丁"]
     assert caught.value.retryable == BROKEN[behaviour][0]
     assert (stream.reply.text, stream.reply.finish_reason) == ("甲乙丙丁", "interrupted")
+    assert "中途断了，只收到前 4 个字符" in stream.reply.problem
     assert len(server.requests) == 1
 
 
