@@ -41,6 +41,19 @@ def test_offline_setup_prints_one_line_whatever_the_keys(key):
     assert done.stdout == OFFLINE_LINE + "\n" and done.stderr == ""
 
 
+@pytest.mark.parametrize(("name", "says"), [
+    ("ZHIPUAI_API_KEY", "回答：智谱 "), ("OPENAI_API_KEY", "回答：OpenAI 兼容服务 "), ("ANTHROPIC_API_KEY", "回答：Anthropic "),
+])  # fmt: skip
+def test_the_answering_service_is_the_one_whose_key_is_set(name, says):
+    code = "from rag_lessons import course; course.setup('00'); print(type(course.generator()).__name__)"
+    secret = "0123abcd.SecretPart9876"
+    done = run(code, RAG_LESSONS_OFFLINE="", **{name: secret})
+    assert says in done.stdout and done.stdout.split()[-1] == "ChatGenerator"
+    assert secret not in done.stdout + done.stderr
+    offline = run(code, RAG_LESSONS_OFFLINE="1", **{name: secret})
+    assert "回答：抽取式" in offline.stdout and offline.stdout.split()[-1] == "ExtractiveGenerator"
+
+
 def test_setup_with_a_key_names_the_service_and_not_the_key():
     done = run(SETUP, ZHIPUAI_API_KEY="secret-value-1")
     assert done.stdout.count("\n") == 1 and "zhipuai embedding-3" in done.stdout

@@ -17,6 +17,7 @@ from typing import Any
 _HOMES = {
     "setup": "kernel",
     "embedder": "kernel",
+    "generator": "kernel",
     "data_path": "kernel",
     "first_cell": "kernel",
     "compare": "comparison",

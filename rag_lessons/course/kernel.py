@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rag_lessons.embedding.base import Embedder
     from rag_lessons.embedding.cache import CachedEmbedder
+    from rag_lessons.generation import Generator
 
 MAX_BLAS_THREADS = 4  # 一间教室共用一台服务器时，谁也不该占满所有核
 
@@ -47,19 +49,39 @@ def first_cell(lesson: str) -> str:
 def in_use() -> tuple[str, str]:
     """这个内核默认用哪种嵌入（代号）、哪种回答（名字），例如 ``("e5", "抽取式（不调用模型）")``。
 
-    有 ZHIPUAI_API_KEY 且没有设 RAG_LESSONS_OFFLINE=1 时用 zhipuai，否则用本机的 e5。
+    有 ZHIPUAI_API_KEY 且没有设 RAG_LESSONS_OFFLINE=1 时嵌入用 zhipuai，否则用本机的 e5。
+    回答用第一家有密钥的对话服务（见 ``rag_lessons.chat.get_chat``），都没有就是抽取式。
     """
+    from rag_lessons.chat import get_chat
     from rag_lessons.generation import ExtractiveGenerator
     from rag_lessons.settings import get_key, offline
 
     online = not offline() and get_key("ZHIPUAI_API_KEY") is not None
-    return ("zhipu" if online else "e5", ExtractiveGenerator.name)
+    chat = get_chat()
+    return ("zhipu" if online else "e5", chat.name if chat is not None else ExtractiveGenerator.name)
+
+
+def generator(embedder: Embedder | None = None) -> Generator:
+    """``ask`` 用的作答者：有对话服务的密钥就用它，没有（或离线）就是抽取式。
+
+    参数
+    ----
+    embedder : 抽取式用来挑句子的嵌入器；不写时用字对重合。
+
+    >>> generator().generate("上限多少", [])
+    '资料中未提及'
+    """
+    from rag_lessons.chat import get_chat
+    from rag_lessons.generation import ChatGenerator, ExtractiveGenerator
+
+    chat = get_chat()
+    return ChatGenerator(chat) if chat is not None else ExtractiveGenerator(embedder)
 
 
 def describe() -> str:
     """``setup()`` 打印的那一行。"""
-    embedding, generator = in_use()
-    return f"嵌入：{EMBEDDING_NAMES[embedding]}　回答：{generator}"
+    embedding, answering = in_use()
+    return f"嵌入：{EMBEDDING_NAMES[embedding]}　回答：{answering}"
 
 
 def cap_threads(limit: int = MAX_BLAS_THREADS) -> int:
