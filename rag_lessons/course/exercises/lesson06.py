@@ -144,6 +144,7 @@ def _turned_cases() -> list[Case]:
         case("乘长度就过头了", np.array([0.5, 0.1]), np.array([100, 900])),
         case("取对数就太轻了", np.array([0.5, 0.3]), np.array([100, 400])),
         case("正好并列", np.array([0.4, 0.2, 0.1]), np.array([100, 400, 1600])),
+        case("差在第 8 位", np.array([0.3, 0.30000001, 0.29]), np.array([100, 100, 100])),
         case("十块", rng.random(10).round(3), rng.integers(20, 2000, 10)),
     ]
 
@@ -183,8 +184,13 @@ _TURNED = Exercise(
             )[::-1].tolist(),
             "先从低到高排好再整个倒过来，并列的行也跟着倒了；并列时行号小的在前。",
         ),
+        Wrong(
+            "没有四舍五入",
+            lambda scores, lengths: np.argsort(-(np.asarray(scores) * np.sqrt(lengths)), kind="stable").tolist(),
+            "差在 6 位小数之后的也分了高低：先四舍五入到 6 位，再排，并列的看行号。",
+        ),
     ],
-    follow_up="在这一个问题上，正确的块排到了第一。先别高兴，下一格把全部问题量一遍。",
+    follow_up="把安全阀那一问代进去看看首位是谁，两个模型各看一次。一个问题不作数，下一节把全部问题量一遍。",
 )
 
 # ---------------------------------------------------------------- 6.3 在 tune 上扫，在 report 上报
@@ -206,12 +212,12 @@ def _sweep(
     factor: Callable[[np.ndarray, float], np.ndarray] = lambda n, c: n / (n + c),
     pick: Callable[[np.ndarray], np.ndarray] = lambda tune: tune,
     report: Callable[[np.ndarray], np.ndarray] = lambda tune: ~tune,
-    last: bool = False, hit: Callable[[np.ndarray, np.ndarray], np.ndarray] = _hit1,
+    last: bool = False, given: bool = False, hit: Callable[[np.ndarray, np.ndarray], np.ndarray] = _hit1,
 ) -> list[float]:
     scores, length = np.asarray(scores, dtype=float), np.asarray(length, dtype=float)
     right, tune = np.asarray(right, dtype=bool), np.asarray(tune, dtype=bool)
     found = {float(c): hit(scores * factor(length, float(c)), right) for c in strengths}
-    order = sorted(found, reverse=last)
+    order = list(found) if given else sorted(found, reverse=last)
     best = max(order, key=lambda c: round(float(found[c][pick(tune)].mean()), 9))
     return [best, float(found[best][report(tune)].mean())]
 
@@ -244,7 +250,7 @@ def _sweep_cases() -> list[Case]:
     tune = np.array([True, False, False, True])
     return [
         case("四题，两块", small, np.array([50, 400]), right, tune, [0, 10, 20, 50, 400]),
-        case("强度没有排好", small, np.array([50, 400]), right, tune, [50, 10, 400, 0]),
+        case("强度没有排好", small, np.array([50, 400]), right, tune, [400, 10, 50, 0]),
         case("答案在短块里", np.array([[0.4, 0.45], [0.4, 0.42], [0.5, 0.1]]), np.array([50, 400]), ~right[[0, 1, 3]],
              np.array([True, False, True]), [0, 10, 50]),
         case("四十题", *_made_up(1, 40, 12, 4.0), strengths),
@@ -278,6 +284,7 @@ _SWEEP = Exercise(
         Wrong("报的是 tune", _variant(report=lambda tune: tune), "c 挑对了，报的却是 tune 上的分；要报 tune 以外的题。"),
         Wrong("报的是全部题", _variant(report=lambda tune: np.ones_like(tune)), "c 挑对了，报的却是全部题的分；只报 tune 以外的题。"),
         Wrong("并列取了最大的", _variant(last=True), "几个 c 一样好时取最小的：能少改就少改。"),
+        Wrong("没有先排好", _variant(given=True), "strengths 不一定从小到大：一样好时，你留下的是先出现的，不是最小的。先排序。"),
         Wrong("方向反了", _variant(factor=lambda n, c: (n + c) / n), "你除以了因子，短块反而抬高了：要乘以 长度 ÷ (长度 + c)。"),
         Wrong("因子写成了 c 分之", _variant(factor=lambda n, c: c / (n + c)), "分子是长度，不是 c：c / (长度 + c) 随长度下降。"),
         Wrong("量的是 hit@3", _variant(hit=_hit3), "你数的是前三名；这里只看第一名。"),
