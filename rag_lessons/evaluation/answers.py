@@ -75,8 +75,11 @@ def is_right(text: str, short: str) -> bool | None:
     (False, True)
     >>> is_right("要开", "不可以，会议要开摄像头"), is_right("上限 40 层", "40 步"), is_right("上限 400 步", "40 步")
     (None, None, False)
+    >>> is_right("2024 年 12 月 20 日起执行 [1]", "2024 年 12 月 1 日")
+    False
     """
-    verdicts = [_part_is_right(text, part) for part in re.split("[;；]", short) if not is_blank(part)]
+    plain = _without_marks(text)                    # 编号 [1] 里的 1 不是答案里的 1
+    verdicts = [_part_is_right(plain, part) for part in re.split("[;；]", short) if not is_blank(part)]
     return False if False in verdicts else None if None in verdicts or not verdicts else True
 
 
@@ -107,15 +110,20 @@ def ungrounded(answer: Answer, question: str = "") -> list[str]:
     if not answer.citations:
         return [*dict.fromkeys(loose), "没有引用"]
     loose += [f"引文「{check.citation.quote}」" for check in check_quotes(answer.citations) if check.wrong]
-    plain, place = "", 0
-    for mark in marks:
-        plain, place = plain + answer.text[place:mark.start] + " ", mark.end
-    plain += answer.text[place:]
+    plain = _without_marks(answer.text)
     seen = [_visible(citation.chunk) for citation in answer.citations]
     quotes = [next(filter(None, found)) for found in QUOTED.findall(plain)]
     loose += [f"引文「{q}」" for q in quotes if all(locate(q, text)[0] not in ("verbatim", "loose") for text in seen)]
     loose += [f"数 {n}" for n in FIGURE.findall(fold(plain)) if not any(n in FIGURE.findall(fold(text)) for text in (*seen, question))]
     return list(dict.fromkeys(loose))
+
+
+def _without_marks(text: str) -> str:
+    """去掉答案里的编号，各换成一个空格。"""
+    plain, place = "", 0
+    for mark in find_marks(text):
+        plain, place = plain + text[place:mark.start] + " ", mark.end
+    return plain + text[place:]
 
 
 def _visible(chunk: Chunk) -> str:

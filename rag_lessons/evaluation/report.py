@@ -162,7 +162,8 @@ class Report:
         reach = [[max(0.0, m - 100 * low) for m, low in zip(middle, lows, strict=True)],
                  [max(0.0, 100 * high - m) for m, high in zip(middle, highs, strict=True)]]
         places = list(self.ks) if x == "k" else [self.bill[k][x] for k in self.ks]
-        with plt.rc_context(_chinese()):
+        style = _chinese()
+        with plt.rc_context(style):
             ax = ax if ax is not None else plt.subplots()[1]
             ax.errorbar(places, middle, yerr=reach, marker="o", capsize=3, label=label or None, color=color)
             if x == "k":
@@ -170,6 +171,9 @@ class Report:
             ax.set(xlabel=_AXES[x], ylabel=f"{CURVES[metric]}（%）", ylim=(-3, 103))
             if label:
                 ax.legend()
+        if style:           # 传进来的 ax 上，这些文字早已有了字体
+            for text in (ax.xaxis.label, ax.yaxis.label, *ax.get_xticklabels()):
+                text.set_family(style["font.family"])
         return ax
 
 
