@@ -26,7 +26,7 @@ FORMAT = """只回一个 JSON 对象，前后不写别的：
 一个结论一项；资料互相矛盾时各写一项。什么也没有时，points 是空的。"""
 
 
-def _visible(text: str) -> str:
+def visible(text: str) -> str:
     """去掉看不见的字符、统一全半角和大小写：比较记号时用。"""
     folded = unicodedata.normalize("NFKC", text).casefold()
     return "".join(c for c in folded if not c.isspace() and unicodedata.category(c) not in ("Cf", "Cc"))
@@ -34,7 +34,7 @@ def _visible(text: str) -> str:
 
 def fence_mark(texts: Sequence[str]) -> str:
     """资料之间的分隔记号：由内容算出，保证不在任何一段里出现（改成全角、夹着零宽字符也不行），别人冒充不了。"""
-    seed, seen = "\0".join(texts), [_visible(text) for text in texts]
+    seed, seen = "\0".join(texts), [visible(text) for text in texts]
     while True:
         mark = hashlib.sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()[:8]
         if not any(mark in text for text in seen):
@@ -193,7 +193,8 @@ def _find_json(text: str) -> dict[str, Any]:
         try:
             record, _ = json.JSONDecoder().raw_decode(text, opening.start())
         except json.JSONDecodeError as error:
-            comma = re.search(r",\s*$", text[:error.pos]) or re.match(r",\s*[}\]]", text[error.pos:])
+            near = text[:error.pos].rstrip()[-1:] + text[error.pos:].lstrip()      # 报错的位置在逗号上，或在它后面的括号上
+            comma = re.match(r".?,\s*[}\]]", near)
             problems.append("多了一个逗号" if comma else f"第 {error.pos + 1} 个字符处不合语法，也可能没写完")
         except (ValueError, RecursionError):
             problems.append("数字太长，或嵌套太深")

@@ -286,6 +286,7 @@ def test_structured_inventions_are_caught():
     ('{"points": [{"text": "a", "source": 1},]}', "多了一个逗号"),
     ('{"points": [], "missing": [], }', "多了一个逗号"),
     ('{"points": [{"text": "写到一半', "没写完"), ('{"points": }', "不合语法"), ("{'points': []}", "不合语法"),
+    ('{"points": [{"text": "a", "sour', "没写完"), ('{"points": [{"text": "a", ', "没写完"),
     ('{"answer": "a"}', "没有 points"), ('[{"text": "a"}]', "没有 points"),
     ('{"points": "a"}', "points 不是一列对象"), ('{"points": ["a"]}', "points 不是一列对象"), ('{"points": {"text": 1}}', "points 不是一列对象"),
     ('{"points": [], "missing": "a"}', "missing 不是一列字符串"), ('{"points": [], "missing": [1]}', "missing 不是一列字符串"),
