@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CURVES = {"recall": "召回率", "hit": "命中率", "ndcg": "nDCG"}      # 随 k 变的指标
 _COST = ("chars", "tokens")
 _GROUPS = {"type": "题型", "split": "哪一半", "short": "短答案"}
-_AXES = {"k": "前 k 块（下面是它们平均共几个字）", "chars": "每问平均读几个字", "tokens": "每问平均读几个 token"}
+_AXES = {"k": "前 k 块（下一行是它们平均共几个字）", "chars": "每问平均读几个字", "tokens": "每问平均读几个 token"}
 _CELL = "text-align:left;padding:3px 12px;border-bottom:1px solid rgba(128,128,128,.35)"
 
 
@@ -167,7 +167,7 @@ class Report:
             ax = ax if ax is not None else plt.subplots()[1]
             ax.errorbar(places, middle, yerr=reach, marker="o", capsize=3, label=label or None, color=color)
             if x == "k":
-                ax.set_xticks(self.ks, [f"{k}\n{self.bill[k]['chars']:,.0f} 字" for k in self.ks])
+                ax.set_xticks(self.ks, [f"{k}\n{self.bill[k]['chars']:,.0f}" for k in self.ks], fontsize=9)
             ax.set(xlabel=_AXES[x], ylabel=f"{CURVES[metric]}（%）", ylim=(-3, 103))
             if label:
                 ax.legend()
