@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -68,6 +69,18 @@ class Asked:
         if self._vector is None:
             return find(self.searcher, self.query, k, where)
         return self.searcher.search_vector(self._vector, k, where=where)
+
+    def scores_of(self, hits: Sequence[Hit]) -> dict[str, Hit]:
+        """这几块在这里各得几分：id → 结果；没有的块、0 分的块不在里面。"""
+        ids = {hit.chunk.id for hit in hits}
+        if not ids:
+            return {}
+        with contextlib.suppress(RagLessonsError):       # 有的块不在这个索引里：改为筛选着再查一次
+            if self._vector is not None:
+                scores = (self.searcher.vectors_of(hits) @ self._vector).astype(float).round(6) + 0.0
+                pairs = zip(hits, scores.tolist(), strict=True)
+                return {hit.chunk.id: Hit(hit.chunk, score, 0, {"dense": score}) for hit, score in pairs}
+        return by_id(self(len(ids), lambda chunk: chunk.id in ids))
 
     def lowest(self) -> float | None:
         """全部块里最低的分数；只有 VectorIndex 说得出：与问题的反方向最近的，就是离问题最远的。别的是 None。"""

@@ -60,11 +60,6 @@ def rrf(rankings: Sequence[Sequence[Hashable]], k: float = 60) -> dict[Hashable,
     return scores
 
 
-def _scores_of(missing: set[str], ask: Asked) -> dict[str, Hit]:
-    """另一路找到、这一路没排进前列的块，这一路给它们几分。"""
-    return by_id(ask(len(missing), lambda chunk: chunk.id in missing)) if missing else {}
-
-
 class HybridSearch:
     """向量检索加关键词检索。
 
@@ -129,9 +124,10 @@ class HybridSearch:
             return list((dense or keyword).values())[:k]
         rankings = [list(dense), list(keyword)]
         if takes_where(self.dense) and takes_where(self.keyword):
-            only_dense, only_keyword = dense.keys() - keyword.keys(), keyword.keys() - dense.keys()
-            dense |= _scores_of(only_keyword, ask_dense)
-            keyword |= _scores_of(only_dense, ask_keyword)
+            only_dense = [hit for name, hit in dense.items() if name not in keyword]
+            only_keyword = [hit for name, hit in keyword.items() if name not in dense]
+            dense |= ask_dense.scores_of(only_keyword)
+            keyword |= ask_keyword.scores_of(only_dense)
         if self.method == "rrf":
             fused = rrf(rankings, self.rrf_k)
         else:
