@@ -54,6 +54,12 @@ def check_k(k: int) -> None:
         raise RagLessonsError(f"k 要至少是 1，收到 {k}；想要多少条就写多少。")
 
 
+def check_where(where: object) -> None:
+    """where 要是函数，或者不写。"""
+    if where is not None and not callable(where):
+        raise RagLessonsError(f"where 要是函数，收到 {where!r}；例如 where=lambda chunk: chunk.source == \"a.md\"。")
+
+
 def check_question(question: object) -> None:
     """问题要是有内容的字符串。"""
     if not isinstance(question, str):
@@ -159,8 +165,7 @@ class VectorIndex:
         """已经有向量时直接检索；向量会先归一化。参数同 search。"""
         check_k(k)
         threshold = None if threshold is None else check_number(threshold, "threshold")
-        if where is not None and not callable(where):
-            raise RagLessonsError(f"where 要是函数，收到 {where!r}；例如 where=lambda chunk: chunk.source == \"a.md\"。")
+        check_where(where)
         vector = _query_vector(vector)
         if not self.chunks:
             return []

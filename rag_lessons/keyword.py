@@ -19,7 +19,7 @@ from operator import add
 
 import numpy as np
 
-from rag_lessons.index import SyncCounts, Where, check_k, check_question, indexable
+from rag_lessons.index import SyncCounts, Where, check_k, check_question, check_where, indexable
 from rag_lessons.types import Chunk, Hit, RagLessonsError, check_number
 
 Tokenizer = Callable[[str], Iterable[str]]
@@ -235,8 +235,7 @@ class BM25Index:
         """
         check_k(k)
         check_question(query)
-        if where is not None and not callable(where):
-            raise RagLessonsError(f"where 要是函数，收到 {where!r}；例如 where=lambda chunk: chunk.source == \"a.md\"。")
+        check_where(where)
         scores = self._scores(query)
         if where is not None:
             scores = np.array([s if s >= LEAST and where(c) else 0.0 for s, c in zip(scores, self.chunks, strict=True)])

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from rag_lessons.index import VectorIndex, Where, check_k, check_question
+from rag_lessons.index import VectorIndex, Where, check_k, check_question, check_where
 from rag_lessons.types import Chunk, Hit, RagLessonsError, check_hits
 
 
@@ -32,8 +32,7 @@ def check_search(query: object, k: int, where: object) -> None:
     """search 的三个参数；每种检索器一开头都查，不等到里面那层。"""
     check_k(k)
     check_question(query)
-    if where is not None and not callable(where):
-        raise RagLessonsError(f"where 要是函数，收到 {where!r}；例如 where=lambda chunk: chunk.source == \"a.md\"。")
+    check_where(where)
 
 
 def takes_where(searcher: Searcher) -> bool:
