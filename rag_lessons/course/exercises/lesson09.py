@@ -67,6 +67,30 @@ def _shared(headings: Sequence[tuple[int, str]]) -> list[list[str]]:
     return found
 
 
+def _by_level(headings: Sequence[tuple[int, str]]) -> list[tuple[str, ...]]:
+    found, titles = [], {}
+    for level, title in headings:
+        titles[level] = title
+        found.append(tuple(titles[n] for n in sorted(titles) if n <= level))
+    return found
+
+
+def _six_slots(headings: Sequence[tuple[int, str]]) -> list[tuple[str, ...]]:
+    found, path = [], [""] * 6
+    for level, title in headings:
+        path = [*path[: level - 1], title, *[""] * (6 - level)]
+        found.append(tuple(path[:level]))
+    return found
+
+
+def _with_levels(headings: Sequence[tuple[int, str]]) -> list[tuple[tuple[int, str], ...]]:
+    found, stack = [], []
+    for level, title in headings:
+        stack = [one for one in stack if one[0] < level] + [(level, title)]
+        found.append(tuple(stack))
+    return found
+
+
 _PATHS = Exercise(
     id="9.1",
     title="每个标题的路径",
@@ -76,6 +100,7 @@ _PATHS = Exercise(
         case("从三级回到二级", [(1, "手册"), (2, "考勤"), (3, "请假"), (3, "加班"), (2, "薪酬"), (3, "发薪")]),
         case("从三级回到一级", [(1, "甲"), (2, "乙"), (3, "丙"), (1, "丁"), (2, "戊")]),
         case("跳过一级：一级下面直接是三级", [(1, "手册"), (3, "附则"), (3, "附表")]),
+        case("新的一章里跳了级", [(1, "考勤"), (2, "请假"), (1, "差旅"), (3, "附表")]),
         case("开头不是一级", [(2, "前言"), (3, "说明"), (1, "正文")]),
         case("两章里有同名的一节", [(1, "手册"), (2, "考勤"), (3, "批准"), (2, "差旅"), (3, "批准")]),
         case("没有标题", []),
@@ -98,6 +123,13 @@ _PATHS = Exercise(
             _by_slot,
             "你拿级别当下标去切：一级下面直接是三级时，下标和层数对不上，兄弟就成了上下级。要看栈里记着的级别。",
         ),
+        Wrong(
+            "按级别记在字典里",
+            _by_level,
+            "换了新的一章，上一章的二级标题还留在字典里：来了一个标题，比它低的各级都要清掉。",
+        ),
+        Wrong("空着的级别也占一项", _six_slots, "跳过的级别在路径里占了一项空的：没有标题的级别，什么也不写。"),
+        Wrong("级别也写了进去", _with_levels, "路径里只写标题；级别只在你手里那一列里用，还出去时去掉。"),
         Wrong("只要上一级", _stacked(lambda old, new: old < new, lambda names: tuple(names[-2:])), "只留了上一级；再上面的也要。"),
         Wrong("没有自己", _stacked(lambda old, new: old < new, lambda names: tuple(names[:-1])), "路径里少了标题自己；它是最后一项。"),
         Wrong("次序反了", _stacked(lambda old, new: old < new, lambda names: tuple(names[::-1])), "次序反了：最高一级在最前。"),
@@ -166,6 +198,40 @@ def _by_chars(table: str, size: int) -> list[str]:
     return [head + "\n" + rest[a:a + step] for a in range(0, len(rest), step)]
 
 
+def _joined(table: str, size: int) -> list[str]:
+    lines = table.split("\n")
+    head, pieces, held = "\n".join(lines[:2]), [], ""
+    for row in lines[2:]:
+        if held and len(head) + len(held) + len(row) > size:
+            pieces.append(head + held)
+            held = ""
+        held += "\n" + row
+    return [*pieces, head + held]
+
+
+def _empty_first(table: str, size: int) -> list[str]:
+    lines = table.split("\n")
+    head, pieces, held = lines[:2], [], []
+    for row in lines[2:]:
+        if len("\n".join([*head, *held, row])) > size:
+            pieces.append("\n".join([*head, *held]))
+            held = []
+        held = [*held, row]
+    return [*pieces, "\n".join([*head, *held])]
+
+
+def _grown_head(table: str, size: int) -> list[str]:
+    lines = table.split("\n")
+    head, pieces = lines[:2], []
+    held = list(head)
+    for row in lines[2:]:
+        if len(held) > 2 and len("\n".join([*held, row])) > size:
+            pieces.append("\n".join(held))
+            held = head
+        held.append(row)
+    return [*pieces, "\n".join(held)]
+
+
 _CITIES = "| 城市 | 上限 | 旺季 |\n|---|---|---|\n| 北京 | 500 | 4 月 |\n| 青岛 | 350 | 7 月 |\n| 三亚 | 280 | 1 月 |\n| 拉萨 | 280 | 8 月 |"
 _LONG = "| 编号 | 办法 |\n|---|---|\n| E1 | 看日志 |\n| E2 | " + "先停下，再问一声，" * 4 + "再重来 |\n| E3 | 不用管 |"
 
@@ -206,6 +272,14 @@ _SPLIT = Exercise(
         Wrong("按字数切", _by_chars, "你按字数切，把行切断了；只能在两行之间切。"),
         Wrong("一行一截", _packed(most=1), "一行一截切得太碎：装得下的要放在同一截里。"),
         Wrong("差一个字不敢放", _packed(strict=True), "恰好等于 size 也算装得下：比较时用 <=。"),
+        Wrong("换行没有算", _joined, "拼的时候每一行前面还有一个换行，量长度时漏了它，有一截因此超过了 size。"),
+        Wrong("开头多了一截空的", _empty_first, "一行自己就装不下时，先交出了一截只有表头的：这一截里还没有行，就不要交。"),
+        Wrong(
+            "表头的列表被改了",
+            _grown_head,
+            "另起一截时，你直接往表头那个列表里添行，表头就越来越长：先用 list(…) 复制一份。",
+        ),
+        Wrong("整张没有切", lambda table, size: [table], "整张表原样还了回来：超过 size 的，要在两行之间切开。"),
         Wrong("丢了一行", _packed(loses=True), "引起换截的那一行丢了；它是新一截的第一行。"),
         Wrong("忘了最后一截", _packed(last=False), "最后一截没有交出来。"),
         Wrong(
@@ -233,19 +307,16 @@ def _found(
     kinds: tuple[type, ...] = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
     *,
     walk: bool = False,
-    decorated: bool = True,
+    first: Callable[[Any], int] = lambda node: min([node.lineno, *(d.lineno for d in node.decorator_list)]),
     shift: int = 0,
     end: Callable[[ast.AST], int] = lambda node: node.end_lineno,
 ) -> Callable[[str], list[tuple[str, int, int]]]:
-    """definitions 的变种：认哪些、走多深、装饰器算不算、行号从几数、最后一行是哪一行。"""
+    """definitions 的变种：认哪些、走多深、第一行是哪一行、行号从几数、最后一行是哪一行。"""
 
     def attempt(code: str) -> list[tuple[str, int, int]]:
         tree = ast.parse(code)
         nodes = [node for node in (ast.walk(tree) if walk else tree.body) if isinstance(node, kinds)]
-        return [
-            (node.name, min([node.lineno, *(d.lineno for d in node.decorator_list if decorated)]) + shift, end(node) + shift)
-            for node in nodes
-        ]
+        return [(node.name, first(node) + shift, end(node) + shift) for node in nodes]
 
     return attempt
 
@@ -266,6 +337,7 @@ def _until_next(code: str) -> list[tuple[str, int, int]]:
 
 _PLAIN = "import os\n\n\ndef read(path):\n    return open(path).read()\n\n\ndef size(path):\n    return len(read(path))\n"
 _DECORATED = "from dataclasses import dataclass\n\n\n@dataclass(\n    frozen=True,\n)\nclass Verdict:\n    stop: bool\n\n\n@cache\ndef look(n):\n    return n\n"
+_STACKED = "import functools\n\n\n@retry(times=3)\n@functools.cache\ndef fetch(url):\n    return url\n"
 _METHODS = "class Valve:\n    def __init__(self):\n        self.n = 0\n\n    def check(self):\n        return self.n\n\n\nLIMIT = 12\n"
 _QUOTED = 'TEXT = """\ndef fake():\n    pass\n"""\n\n\ndef real():\n    return TEXT\n\n\nprint(real())\n'
 _ASYNC = "async def fetch(url):\n    return url\n\n\nclass Empty: ...\n"
@@ -277,6 +349,7 @@ _DEFINITIONS = Exercise(
     cases=[
         case("两个函数", _PLAIN),
         case("带装饰器", _DECORATED),
+        case("两个装饰器", _STACKED),
         case("类里有方法，后面有常量", _METHODS),
         case("字符串里写着 def", _QUOTED),
         case("async 函数和一行的类", _ASYNC),
@@ -285,8 +358,23 @@ _DEFINITIONS = Exercise(
     wrong=[
         Wrong(
             "装饰器不算",
-            _found(decorated=False),
+            _found(first=lambda node: node.lineno),
             "装饰器被丢在外面了：node.lineno 是 def 或 class 那一行，装饰器的行号在 node.decorator_list 里。",
+        ),
+        Wrong(
+            "一个装饰器算一行",
+            _found(first=lambda node: node.lineno - len(node.decorator_list)),
+            "你按一个装饰器一行往上数：装饰器自己可以占好几行，它从哪一行开始，要看它的 lineno。",
+        ),
+        Wrong(
+            "只算了最后一个装饰器",
+            _found(first=lambda node: node.decorator_list[-1].lineno if node.decorator_list else node.lineno),
+            "有两个装饰器时少了上面那个：decorator_list[-1] 是紧挨着 def 的，第一个是 [0]。",
+        ),
+        Wrong(
+            "一行写完的没有了",
+            lambda code: [one for one in definitions(code) if one[1] != one[2]],
+            "一行写完的类也是定义，例如 class Empty: ...；它的第一行和最后一行是同一行。",
         ),
         Wrong("走到了里面", _found(walk=True), "连类里的方法也列出来了：ast.walk 会走到最里面，顶层的在 tree.body 里。"),
         Wrong("只认函数", _found((ast.FunctionDef, ast.AsyncFunctionDef)), "类不见了：ast.ClassDef 也要。"),
