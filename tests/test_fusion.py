@@ -115,6 +115,12 @@ def test_both_raw_scores_also_for_what_one_side_did_not_rank(method):
             assert hit.details.get("bm25") == keyword.get(hit.chunk)
 
 
+def test_what_only_the_vectors_ranked_gets_its_keyword_score():
+    search = HybridSearch(Fixed({"00": 0.9, "01": 0.2}, "dense"), Fixed({"01": 10.0, "00": 8.0}, "bm25"), candidates=1)
+    (hit,) = search.search("甲", 1)
+    assert hit.details == {"bm25": 8.0, "dense": 0.9, "weighted": hit.score} and hit.chunk == CHUNKS[0]
+
+
 @pytest.mark.parametrize("method", ["weighted", "rrf"])
 @given(seed=st.integers(0, 10_000))
 def test_the_order_of_the_corpus_does_not_matter(method, seed):
@@ -151,6 +157,8 @@ def test_equal_scores_fall_back_on_the_order_of_chunks(method):
     same = Fixed(dict.fromkeys(["03", "01", "02"], 0.5), "dense")
     hits = HybridSearch(same, Fixed(dict.fromkeys(["02", "03", "01"], 2.0), "bm25"), method=method).search("甲")
     assert names(hits) == ["01", "02", "03"]
+    crossed = HybridSearch(Fixed({"03": 0.9, "01": 0.5}, "dense"), Fixed({"01": 4.0}, "bm25"), alpha=0.5).search("甲")
+    assert [(n, h.score) for n, h in zip(names(crossed), crossed, strict=True)] == [("01", 0.5), ("03", 0.5)]
     single = HybridSearch(Fixed({"04": 0.3}, "dense"), Fixed({"04": 9.0}, "bm25"), method=method).search("甲")
     assert names(single) == ["04"] and np.isfinite(single[0].score)
 
