@@ -351,12 +351,13 @@ def answer_results(lesson: Lesson) -> list[tuple[str, bool, str]]:
 
 
 def write_once(nb: NotebookNode) -> list[tuple[str, str]]:
-    """标了「写一次」的格：(包里的全名, 这一格的代码)。"""
-    found = []
-    for cell in nb.cells:
-        if cell.cell_type == "code" and cell.source.startswith(MARKER):
-            found.append((cell.source.splitlines()[0].removeprefix(MARKER).strip(), cell.source))
-    return found
+    """标了「写一次」的格：(包里的全名, 这一格的代码)。一格里可以标几个函数。"""
+    return [
+        (line.removeprefix(MARKER).strip(), cell.source)
+        for cell in _code(nb)
+        for line in cell.source.splitlines()
+        if line.startswith(MARKER)
+    ]
 
 
 def same_as_package(name: str, source: str) -> str:
