@@ -365,6 +365,8 @@ def test_error_inside_numpy_points_to_the_learners_line():
 
 def test_wrong_parameters_are_named():
     assert "saturating(score, length, c)" in message(SATURATE, _named("saturating", lambda score: 1))
+    later = Exercise("0.9", "后一组多一个参数", reference=lambda a, b=0: a, cases=[case("一个", 1), case("两个", 1, b=2)])
+    assert "only(a, b)" in message(later, _named("only", lambda a: a))
 
 
 def _named(name, function):

@@ -384,8 +384,9 @@ def _grade_function(exercise: Exercise, attempt: Any) -> Result:
         )
     cases = exercise.get_cases()
     name = _name_of(attempt)
-    if not _can_call(attempt, cases):
-        want = ", ".join(_parameter_names(exercise.reference, cases[0]) + list(cases[0].kwargs))
+    refused = next((one for one in cases if not _can_call(attempt, one)), None)
+    if refused is not None:
+        want = ", ".join(_parameter_names(exercise.reference, refused) + list(refused.kwargs))
         return Result(False, f"还不对：要能这样调用：{name}({want})。请核对参数的个数和名字。")
     expected, outcomes = [], []
     for one in cases:
@@ -420,14 +421,13 @@ def _name_of(function: Any) -> str:
     return name if isinstance(name, str) and name != "<lambda>" else "你的函数"
 
 
-def _can_call(function: Any, cases: list[Case]) -> bool:
+def _can_call(function: Any, case_: Case) -> bool:
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
         return True  # 取不到签名的（C 函数）就直接试
     try:
-        for one in cases:
-            signature.bind(*one.args, **one.kwargs)
+        signature.bind(*case_.args, **case_.kwargs)
     except TypeError:
         return False
     return True

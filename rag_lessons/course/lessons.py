@@ -74,7 +74,7 @@ class Lesson:
 LESSONS = (
     Lesson("00", "quickstart", "一屏跑完", 25, WHOLE,
            "三十五份文件，一个问题，一个带出处的答案；玩具向量和真嵌入并排比较。"),
-    Lesson("01", "why_rag", "为什么要检索", 30, WHOLE,
+    Lesson("01", "why_rag", "为什么要检索", 55, WHOLE,
            "不给资料、全给资料、检索后再给：量一量各要多少 token。"),
     Lesson("02", "chunking", "切块", 60, ("切块",),
            "按行、按字符、按段落、按中文标点递归；四个切块程序的错误。"),

@@ -71,7 +71,9 @@ def _situations() -> list[Case]:
         case("问一处，放不下", "一处", 2_000_000, 3),
         case("问一处，挤满窗口", "一处", 190_000, 5),
         case("问一处，账单恰好到顶", "一处", 100_000, 100),
+        case("问一处，恰好占窗口的八成", "一处", 160_000, 10),
         case("数全部，放得下，问得很多", "全局", 43_000, 1_000),
+        case("数全部，放得下，只问二十次", "全局", 43_000, 20),
         case("数全部，放不下", "全局", 2_000_000, 3),
         case("常识", "常识", 43_000, 20),
         case("按名字查配置", "查键", 43_000, 20),
@@ -119,6 +121,11 @@ EXERCISES = [
                 "你把空格略去了；这里按题目，空格和换行也算其余的字符。"),
             Wrong("两个比例写反", lambda text, han=0.6, other=0.3: estimate(text, han=other, other=han),
                   "han 和 other 用反了：汉字每个 han，其余每个 other。"),
+            Wrong("其余没有减去汉字", lambda text, han=0.6, other=0.3: (
+                han * sum("\u4e00" <= c <= "\u9fff" for c in text) + other * len(text)),
+                "汉字算了两次：other 乘的是其余的字符，要从 len(text) 里减去汉字的个数。"),
+            Wrong("去尾", lambda text, han=0.6, other=0.3: int(estimate(text, han, other)),
+                  "int() 把小数扔掉了；不取整，估计值留着小数。"),
             Wrong("取了整", lambda text, han=0.6, other=0.3: round(estimate(text, han, other)),
                   "不要取整：它是估计，留着小数，加起来以后再取。"),
             Wrong("比例写死", lambda text, han=0.6, other=0.3: estimate(text),
@@ -138,6 +145,15 @@ EXERCISES = [
             Wrong("忘了加一", lambda everything, retrieved, index, price=1.0, embed_price=1.0: (
                 None if everything <= retrieved else int(index * embed_price // ((everything - retrieved) * price))),
                 "差一个：整除得到的是还没回本的最后一问，加 1 才是回本的那一问。"),
+            Wrong("没有取整", lambda everything, retrieved, index, price=1.0, embed_price=1.0: (
+                None if everything <= retrieved else index * embed_price / ((everything - retrieved) * price)),
+                "第几问是整数：省到这么多问的时候刚好打平，超过它的第一个整数才是答案，用整除再加 1。"),
+            Wrong("不回本时返回 0", lambda everything, retrieved, index, price=1.0, embed_price=1.0: (
+                break_even(everything, retrieved, index, price, embed_price) or 0),
+                "永远不回本时返回 None；0 会被读成一问都不用就回本了。"),
+            Wrong("只拦住一样长", lambda everything, retrieved, index, price=1.0, embed_price=1.0: (
+                None if everything == retrieved else int(index * embed_price // ((everything - retrieved) * price)) + 1),
+                "每一问省下的是负数时，越问越亏，也永远回不了本：小于 0 和等于 0 都返回 None。"),
             Wrong("没有看单价", lambda everything, retrieved, index, price=1.0, embed_price=1.0: (
                 None if everything <= retrieved else index // (everything - retrieved) + 1),
                 "你只比了词元数；建索引按 embed_price 算，提示词按 price 算，两个单价不同。"),
@@ -164,6 +180,15 @@ EXERCISES = [
         wrong=[
             Wrong("窗口用满", partial(_choose, room=1.0),
                 "窗口要留两成给问题和答案：语料不超过 0.8 × window 才算放得下。"),
+            Wrong("恰好八成算放不下", partial(_choose, room=ROOM - 1e-6),
+                "恰好占窗口的八成还算放得下，题目说的是不超过。"),
+            Wrong("两样只要一样", lambda kind, corpus, questions, window=200_000, budget=10_000_000: (
+                ALL if kind == "一处" and corpus * questions <= budget
+                else _choose(kind, corpus, questions, window, budget, money=False)),
+                "问一处的，要放得下、又问得少，才全给：两个条件都要满足，用 and。"),
+            Wrong("全局的当成一处", lambda kind, corpus, questions, window=200_000, budget=10_000_000: choose(
+                "一处" if kind == "全局" else kind, corpus, questions, window, budget),
+                "「全局」要单独写一支：只看放不放得下，放不下就写程序。"),
             Wrong("不看账单", partial(_choose, money=False),
                 "放得下还不够：corpus × questions 超过 budget 时，一次次重复交同样的资料，该检索。"),
             Wrong("不看窗口", partial(_choose, room=float("inf")),
