@@ -65,6 +65,26 @@ def _number_first(quote: str, text: str) -> str:
     return "number" if _right_alike(quote, text) else "absent"
 
 
+def _plain_in(quote: str, text: str) -> str:
+    return "verbatim" if quote in text else "absent"
+
+
+def _two_kinds(quote: str, text: str) -> str:
+    return _plain_in(quote, text) if quote.strip() else "none"
+
+
+def _two_kinds_bare(quote: str, text: str) -> str:
+    return _two_kinds(_bare(quote), _bare(text))
+
+
+def _bag(quote: str, text: str) -> bool:
+    return set(_words(quote)) <= set(_words(text))
+
+
+def _bag_alike(quote: str, text: str) -> bool:
+    return set(_mask(_words(quote))) <= set(_mask(_words(text)))
+
+
 _ROW = "| 乌鲁木齐 | 三线 | 280 | 90 | 6—9 月 | 380 | 1 |"
 _VERDICT = Exercise(
     id="7.1",
@@ -94,6 +114,11 @@ _VERDICT = Exercise(
         Wrong("把数删掉", _judge(_right_same, lambda q, t: re.sub(r"[\d.]", "", _bare(q)) in re.sub(r"[\d.]", "", _bare(t))), "数要换成记号，不能删掉：删了，少引一个数的就对上了。"),
         Wrong("只比数", _judge(lambda q, t: set(re.findall(r"\d+", q)) <= set(re.findall(r"\d+", t)), _right_alike), "数都在原文里，不等于这句话在原文里；数的先后也要紧。连着的一串词都要一样。"),
         Wrong("空引文算对", _no_none, "没有引原句的，返回 \"none\"：空的一串在哪里都找得到，可它什么也没证明。"),
+        Wrong("只有 in", _plain_in, "in 只分得出在和不在：空格一变就不认，只有数不同的、没有引的，也分不出来。先把两边各切成一列词。"),
+        Wrong("in，加上空引文", _two_kinds, "in 计较空格，也分不出只有数不同的：先切成一列词比一次，再把数换成记号比一次。"),
+        Wrong("去掉空白再 in，分三种", _two_kinds_bare, "空白不计较了，还差两件：「上限 40」不该在「上限 400」里；只有数不同的，要说 \"number\"。"),
+        Wrong("一个词一个词地找", _judge(_bag, _bag_alike), "词都在，不等于连着在：两个数对调了，你也说一字不差。要找的是连着的一串。"),
+        Wrong("返回真假", _right_same, "要返回 \"verbatim\" 这样的结论，不是真假：为假时，说不出是数不同，还是整句没有。"),
         Wrong("小数切开了", _judge(lambda q, t: _inside(re.findall(r"\d+|\S", q), re.findall(r"\d+|\S", t)), _right_alike), "4.5 是一个数，不是 4 和 .5：小数要当作整体。"),
     ],
     follow_up="包里的还认全半角、千分号、连写的汉字数字；引文里除了数只剩一个字时，它不说「数字不同」。",
@@ -152,6 +177,22 @@ def _uppercase(question: str, texts: Sequence[str]) -> list[str]:
     return [code.upper() for code in unknown_codes(question, texts)]
 
 
+def _substring_twice(question: str, texts: Sequence[str]) -> list[str]:
+    return [code for code in CODE.findall(question) if code.upper() not in "\n".join(texts).upper()]
+
+
+def _bare_substring(question: str, texts: Sequence[str]) -> list[str]:
+    return [code for code in CODE.findall(question) if code not in "\n".join(texts)]
+
+
+def _sorted(question: str, texts: Sequence[str]) -> list[str]:
+    return sorted(unknown_codes(question, texts))
+
+
+def _as_set(question: str, texts: Sequence[str]) -> set[str]:
+    return set(unknown_codes(question, texts))
+
+
 _TEXTS = ["文号：DB-2024-171。DB-2023-117 同时废止。", "| E-71 | 阀门卡死 | 2 |\n| E-17 | 电量低 | 1 |", "DS-20 的电池保六年；手册 v2.4。"]
 _CODES = Exercise(
     id="7.2",
@@ -164,6 +205,7 @@ _CODES = Exercise(
         case("尾号相同", "DB-2022-117 说了什么？", _TEXTS),
         case("写成小写", "db-2024-171 第九条？", _TEXTS),
         case("一真一假，各问两遍", "E-17 和 e-35 哪个急？E-17 先修，还是 e-35 先修？", _TEXTS),
+        case("四个都没有", "T-9、E-44、DB-2025-3 和 e-35 各是什么？", _TEXTS),
         case("没有编号", "总部食堂晚餐几点？", _TEXTS),
         case("一份资料也没有", "E-17 是什么意思？", []),
     ],
@@ -176,6 +218,10 @@ _CODES = Exercise(
         Wrong("返回真假", _yes_or_no, "要返回一列编号，拒答时才说得出缺的是哪个；没有就是空列表。"),
         Wrong("没去重", _twice, "同一个编号问了两遍，只列一次。"),
         Wrong("只比尾号", _tail, "DB-2022-117 和 DB-2023-117 尾号相同，不是一个文件：要整个一样。"),
+        Wrong("用 in 找，没去重", _substring_twice, "两件事：E-7 只是 E-71 的前一截，要拿整个编号去比；同一个编号问了两遍，只列一次。"),
+        Wrong("直接用 in", _bare_substring, "三件事：拿整个编号去比，E-7 不算在 E-71 里；大小写先统一；同一个编号只列一次。"),
+        Wrong("排了序", _sorted, "次序照问题里的，不要排序。"),
+        Wrong("返回集合", _as_set, "集合没有次序，要返回列表，次序照问题；dict.fromkeys 去重，又不乱次序。"),
         Wrong("改了写法", _uppercase, "返回的编号照问题里的写法，不要改大小写：要写进拒答的理由给人看。"),
     ],
     follow_up="接着试：把它做成 ask 的 refuse，问一问 DB-2024-172。",
