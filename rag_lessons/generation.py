@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from rag_lessons.embedding.base import Embedder, check_embedder
+from rag_lessons.embedding.base import Embedder, check_embedder, check_vectors
 from rag_lessons.embedding.toy import ToyEmbedder
 from rag_lessons.messages import Reply
 from rag_lessons.prompting import (
@@ -90,12 +90,15 @@ class ExtractiveGenerator:
         places: dict[str, int] = {}
         for number, hit in enumerate(check_hits(hits), 1):
             for sentence in sentences(hit.chunk.text):
-                if not QUESTION.search(sentence):
+                if not QUESTION.search(sentence) and not is_blank(sentence):
                     places.setdefault(sentence, number)
         if not places or is_blank(question):
             return NOT_FOUND
         candidates = list(places)
-        scores = self.embedder.embed_documents(candidates) @ self.embedder.embed_query(question)
+        vectors = self.embedder.embed_documents(candidates)
+        dim, space = self.embedder.dim, self.embedder.space
+        asked = check_vectors([self.embedder.embed_query(question)], 1, dim, space)[0]
+        scores = check_vectors(vectors, len(candidates), dim, space) @ asked
         order = sorted(range(len(candidates)), key=lambda i: (-round(float(scores[i]), 6), i))
         picked = sorted(order[: self.limit], key=lambda i: (places[candidates[i]], i))
         return "\n".join(f"{quoted(candidates[i])}[{places[candidates[i]]}]" for i in picked)
@@ -123,6 +126,8 @@ class ChatGenerator:
             raise RagLessonsError(f"这里要聊天模型，收到 {chat!r}；例如 ZhipuChat()，不要忘了括号。")
         if not callable(prompt):
             raise RagLessonsError(f"prompt 要是函数：(问题, 检索结果) → 提示词，收到 {prompt!r}。")
+        if read is not None and not callable(read):
+            raise RagLessonsError(f"read 要是函数：(回复的文字, 检索结果) → Answer，收到 {read!r}；没有就不写。")
         self.chat = chat
         self.prompt = prompt
         self.read = read or (parse_structured if prompt is build_structured_prompt else read_answer)
@@ -136,8 +141,10 @@ class ChatGenerator:
     def generate(self, question: str, hits: Sequence[Hit]) -> str:
         """返回模型写的文字。回复是空的、没写完、被内容审查拦下时，抛出 RagLessonsError。"""
         self.last_reply = None
-        message = {"role": "user", "content": self.prompt(question, check_hits(hits))}
-        self.last_reply = reply = self.chat.chat([message])
+        content = self.prompt(question, check_hits(hits))
+        if not isinstance(content, str) or is_blank(content):
+            raise RagLessonsError(f"prompt 要返回有内容的字符串，收到 {content!r}；请检查写提示词的函数。")
+        self.last_reply = reply = self.chat.chat([{"role": "user", "content": content}])
         text = getattr(reply, "text", reply)
         if not isinstance(text, str | None):
             raise RagLessonsError(f"{self.name}：chat(...) 要返回 Reply，收到的是 {type(reply).__name__}。")

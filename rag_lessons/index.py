@@ -21,7 +21,7 @@ import numpy as np
 
 from rag_lessons.embedding.base import Embedder, FloatArray, check_embedder, check_vectors
 from rag_lessons.paths import as_path
-from rag_lessons.types import Chunk, Hit, RagLessonsError, check_hits, check_number, is_blank
+from rag_lessons.types import Chunk, Hit, RagLessonsError, check_hits, check_number, check_whole, is_blank
 
 Where = Callable[[Chunk], bool]
 # 索引文件的格式版本；格式变了就加一，旧文件会得到一句说明而不是乱码
@@ -46,18 +46,28 @@ def cosine_top_k(matrix: FloatArray, vector: FloatArray, k: int) -> list[tuple[i
     return [(int(rows[i]), float(rounded[i])) for i in best]
 
 
-def check_k(k: int) -> None:
-    """k 要是至少为 1 的整数。"""
-    if isinstance(k, bool) or not isinstance(k, int | np.integer):
-        raise RagLessonsError(f"k 要是整数，收到 {k!r}。")
-    if k < 1:
-        raise RagLessonsError(f"k 要至少是 1，收到 {k}；想要多少条就写多少。")
+def check_k(k: object) -> int:
+    """k 要是至少为 1 的整数；返回普通的 int：numpy 的小整数乘几倍就会溢出。"""
+    return check_whole(k, "k ", least=1)
 
 
 def check_where(where: object) -> None:
     """where 要是函数，或者不写。"""
     if where is not None and not callable(where):
         raise RagLessonsError(f"where 要是函数，收到 {where!r}；例如 where=lambda chunk: chunk.source == \"a.md\"。")
+
+
+def allows(where: Where, chunk: Chunk) -> bool:
+    """where 要不要这一块；where 自己出错时，说明是在哪一块上、什么错。"""
+    try:
+        return bool(where(chunk))
+    except RagLessonsError:
+        raise
+    except Exception as error:
+        raise RagLessonsError(
+            f"where 在 {chunk.label} 这一块上出错（{type(error).__name__}: {error}）；"
+            "它收到一块，返回要不要；metadata 里不一定有的项，用 chunk.metadata.get(...)。"
+        ) from error
 
 
 def check_question(question: object) -> None:
@@ -68,10 +78,19 @@ def check_question(question: object) -> None:
         raise RagLessonsError("问题是空白，没有东西可查；请写一个问题。")
 
 
+def chunk_order(chunk: Chunk) -> tuple[str, int, int, str]:
+    """块的次序：（来源、位置、id）。分数一样的，也按它排。"""
+    return chunk.source, chunk.start, chunk.end, chunk.id
+
+
 def in_order(chunks: Sequence[Chunk]) -> list[Chunk]:
     """按（来源、位置）排好并去掉重复的块：结果不依赖喂进来的次序，建索引的格子跑几遍也不会有副本。"""
-    unique = {chunk.id: chunk for chunk in chunks}
-    return sorted(unique.values(), key=lambda c: (c.source, c.start, c.end, c.id))
+    unique: dict[str, Chunk] = {}
+    for chunk in chunks:
+        other = unique.setdefault(chunk.id, chunk)
+        if other is not chunk and chunk.embedding_text < other.embedding_text:     # 同一处、标题不同：留哪个也与次序无关
+            unique[chunk.id] = chunk
+    return sorted(unique.values(), key=chunk_order)
 
 
 def indexable(chunks: Sequence[Chunk]) -> list[Chunk]:
@@ -111,11 +130,19 @@ class VectorIndex:
         self._hold(chunks, vectors)
 
     def _hold(self, chunks: Sequence[Chunk], vectors: FloatArray) -> None:
-        self.chunks = list(chunks)
-        self.vectors = np.ascontiguousarray(vectors, dtype=np.float32)
-        self._row = {chunk.id: i for i, chunk in enumerate(self.chunks)}
-        if self.vectors.ndim != 2 or len(self.vectors) != len(self.chunks):
-            raise RagLessonsError(f"有 {len(self.chunks)} 块，却有 {len(self.vectors)} 条向量；两者必须一一对应。")
+        chunks, vectors = list(chunks), np.ascontiguousarray(vectors, dtype=np.float32)
+        if vectors.ndim != 2 or len(vectors) != len(chunks):
+            raise RagLessonsError(f"有 {len(chunks)} 块，却有 {len(vectors)} 条向量；两者必须一一对应。")
+        # 一次换掉：别的线程正在检索时，看到的要么全是旧的，要么全是新的
+        self._held = chunks, vectors, {chunk.id: i for i, chunk in enumerate(chunks)}
+
+    @property
+    def chunks(self) -> list[Chunk]:
+        return self._held[0]
+
+    @property
+    def vectors(self) -> FloatArray:
+        return self._held[1]
 
     @classmethod
     def build(cls, chunks: Sequence[Chunk], embedder: Embedder) -> VectorIndex:
@@ -163,35 +190,36 @@ class VectorIndex:
         self, vector: FloatArray, k: int = 3, threshold: float | None = None, where: Where | None = None
     ) -> list[Hit]:
         """已经有向量时直接检索；向量会先归一化。参数同 search。"""
-        check_k(k)
+        k = check_k(k)
         threshold = None if threshold is None else check_number(threshold, "threshold")
         check_where(where)
         vector = _query_vector(vector)
-        if not self.chunks:
+        chunks, matrix, _ = self._held
+        if not chunks:
             return []
-        if vector.shape != (self.vectors.shape[1],):
-            raise RagLessonsError(f"向量的形状应是 ({self.vectors.shape[1]},)，收到 {vector.shape}；是不是换了模型？")
+        if vector.shape != (matrix.shape[1],):
+            raise RagLessonsError(f"向量的形状应是 ({matrix.shape[1]},)，收到 {vector.shape}；是不是换了模型？")
         length = float(np.linalg.norm(vector))
         if not np.isfinite(length) or length == 0:
             raise RagLessonsError("查询向量是零或含 NaN，没有方向可比；请检查嵌入器的返回值。")
-        matrix, rows = self.vectors, None
         if where is not None:
-            rows = [i for i, chunk in enumerate(self.chunks) if where(chunk)]
-            matrix = matrix[rows]
+            rows = [i for i, chunk in enumerate(chunks) if allows(where, chunk)]
+            chunks, matrix = [chunks[i] for i in rows], matrix[rows]
         found = cosine_top_k(matrix, vector / np.float32(length), k)
         kept = [(i, score) for i, score in found if threshold is None or score >= threshold]
         return [
-            Hit(self.chunks[i if rows is None else rows[i]], score, rank, {"dense": score})
+            Hit(chunks[i], score, rank, {"dense": score})
             for rank, (i, score) in enumerate(kept, 1)
         ]
 
     def vectors_of(self, hits: Sequence[Hit]) -> FloatArray:
         """几条结果各自的向量 (len(hits), dim)。"""
         hits = check_hits(hits)
-        missing = [hit.chunk.label for hit in hits if hit.chunk.id not in self._row]
+        _, vectors, row = self._held
+        missing = [hit.chunk.label for hit in hits if hit.chunk.id not in row]
         if missing:
             raise RagLessonsError(f"{missing[0]} 不在这个索引里；请用检索出它的那个索引。")
-        return self.vectors[[self._row[hit.chunk.id] for hit in hits]]
+        return vectors[[row[hit.chunk.id] for hit in hits]]
 
     def sync(self, chunks: Sequence[Chunk]) -> SyncCounts:
         """把索引换成这些块，只给内容没见过的块算向量。
@@ -201,16 +229,17 @@ class VectorIndex:
         """
         self.check_space()
         chunks = indexable(chunks)
-        row_of_text = {chunk.embedding_text: i for i, chunk in enumerate(self.chunks)}
+        old, vectors, _ = self._held
+        row_of_text = {chunk.embedding_text: i for i, chunk in enumerate(old)}
         new_texts = list(dict.fromkeys(c.embedding_text for c in chunks if c.embedding_text not in row_of_text))
-        new_row = {text: len(self.chunks) + i for i, text in enumerate(new_texts)}
-        fresh = self.embedder.embed_documents(new_texts) if new_texts else self.vectors[:0]
-        dim = self.vectors.shape[1] if len(self.vectors) else self.embedder.dim
+        new_row = {text: len(old) + i for i, text in enumerate(new_texts)}
+        fresh = self.embedder.embed_documents(new_texts) if new_texts else vectors[:0]
+        dim = vectors.shape[1] if len(vectors) else self.embedder.dim
         fresh = check_vectors(fresh, len(new_texts), dim, self.space)
-        pool = np.concatenate([self.vectors, fresh]) if len(self.vectors) else fresh
+        pool = np.concatenate([vectors, fresh]) if len(vectors) else fresh
         rows = [row_of_text.get(c.embedding_text, new_row.get(c.embedding_text, 0)) for c in chunks]
         added = sum(c.embedding_text in new_row for c in chunks)
-        gone = Counter(c.embedding_text for c in self.chunks) - Counter(c.embedding_text for c in chunks)
+        gone = Counter(c.embedding_text for c in old) - Counter(c.embedding_text for c in chunks)
         counts = SyncCounts(added, gone.total(), len(chunks) - added)
         self._hold(chunks, pool[rows])
         return counts
@@ -218,9 +247,10 @@ class VectorIndex:
     def save(self, path: str | os.PathLike[str]) -> None:
         """存成一个文件：向量、块、空间的名字。先写在旁边再换名，中途被打断时旧文件还在。"""
         path = as_path(path)
+        chunks, vectors, _ = self._held
         if not path.name or os.path.isdir(path):  # noqa: PTH112 没有权限时是 False，不抛异常
             raise RagLessonsError(f"{path} 是文件夹；请写上文件名，例如 {path / 'index.zip'}。")
-        meta = {"version": FILE_VERSION, "space": self.space, "chunks": [asdict(chunk) for chunk in self.chunks]}
+        meta = {"version": FILE_VERSION, "space": self.space, "chunks": [asdict(chunk) for chunk in chunks]}
         described = json.dumps(meta, ensure_ascii=False, default=_plain).encode("utf-8", "surrogatepass")
         part_file = path.with_name(f".{uuid.uuid4().hex}.part")
         try:
@@ -228,7 +258,7 @@ class VectorIndex:
             with part_file.open("xb") as file, zipfile.ZipFile(file, "w") as archive:
                 archive.writestr("index.json", described)
                 with archive.open("vectors.npy", "w", force_zip64=True) as part:
-                    np.lib.format.write_array(part, self.vectors, allow_pickle=False)
+                    np.lib.format.write_array(part, vectors, allow_pickle=False)
             part_file.replace(path)
         except OSError as error:
             raise RagLessonsError(f"{path} 写不进去（{error.strerror or error}）；请检查权限和剩余空间，或换一个位置。") from None

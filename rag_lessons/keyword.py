@@ -19,7 +19,7 @@ from operator import add
 
 import numpy as np
 
-from rag_lessons.index import SyncCounts, Where, check_k, check_question, check_where, indexable
+from rag_lessons.index import SyncCounts, Where, allows, check_k, check_question, check_where, indexable
 from rag_lessons.types import Chunk, Hit, RagLessonsError, check_number
 
 Tokenizer = Callable[[str], Iterable[str]]
@@ -203,11 +203,13 @@ class BM25Index:
         rarity = np.array([idf(total, int(having)) for having in n])
         penalty = self.k1 * (1 - self.b + self.b * lengths[chunk] / average)
         part = rarity[token] * tf * (self.k1 + 1) / (tf + penalty)
-        self.chunks = chunks
-        self._id = dict(ids)
-        self._start = [0, *np.cumsum(n).tolist()]                  # 词 i 的一列是 [start[i], start[i + 1])
-        self._chunk = chunk.astype(np.int32)
-        self._part = part
+        starts = [0, *np.cumsum(n).tolist()]                       # 词 i 的一列是 [starts[i], starts[i + 1])
+        # 一次换掉：别的线程正在检索时，看到的要么全是旧的，要么全是新的
+        self._held = chunks, dict(ids), starts, chunk.astype(np.int32), part
+
+    @property
+    def chunks(self) -> list[Chunk]:
+        return self._held[0]
 
     def _tokens(self, text: str) -> Iterable[str]:
         tokens = self.tokenize(text)
@@ -219,7 +221,7 @@ class BM25Index:
         return len(self.chunks)
 
     def __repr__(self) -> str:
-        return f"BM25Index({len(self)} 块, {len(self._id)} 个词)"
+        return f"BM25Index({len(self)} 块, {len(self._held[1])} 个词)"
 
     def search(self, query: str, k: int = 3, where: Where | None = None) -> list[Hit]:
         """问题 → 分数最高的 k 块；一个词也不共有的块不算结果，所以可能不足 k 条，也可能是空的。
@@ -233,32 +235,36 @@ class BM25Index:
         k : 最多几条。小于 1 时抛出 RagLessonsError。
         where : 块 → 要不要；先筛选，再取前 k。idf 和平均长度总是按全部的块算。
         """
-        check_k(k)
+        k = check_k(k)
         check_question(query)
         check_where(where)
-        scores = self._scores(query)
+        chunks, scores = self._scores(query)
         if where is not None:
-            scores = np.array([s if s >= LEAST and where(c) else 0.0 for s, c in zip(scores, self.chunks, strict=True)])
+            scores = np.array([s if s >= LEAST and allows(where, c) else 0.0 for s, c in zip(scores, chunks, strict=True)])
         k = min(k, len(scores))
         kth = np.partition(scores, -k)[-k] if k else 0.0
         rows = np.flatnonzero(scores >= max(kth - 1e-6, LEAST))         # 前 k 名，连同并列的
         rounded = scores[rows].round(6)
         best = np.lexsort((rows, -rounded))[:k]
         return [
-            Hit(self.chunks[rows[i]], float(rounded[i]), rank, {"bm25": float(rounded[i])})
+            Hit(chunks[rows[i]], float(rounded[i]), rank, {"bm25": float(rounded[i])})
             for rank, i in enumerate(best, 1)
         ]
 
-    def _scores(self, query: str) -> np.ndarray:
-        """每一块的分数 (n,)。"""
-        times = Counter(self._tokens(query))
-        known = {self._id[token]: n for token, n in times.items() if token in self._id}
+    def _scores(self, query: str) -> tuple[list[Chunk], np.ndarray]:
+        """全部的块，和每一块的分数 (n,)。"""
+        chunks, ids, starts, chunk, part = self._held
+        try:
+            times = Counter(self._tokens(query))
+        except TypeError as error:
+            raise RagLessonsError("tokenize 返回的词要是字符串。") from error
+        known = {ids[token]: n for token, n in times.items() if token in ids}
         if not known:
-            return np.zeros(len(self.chunks))
-        columns = [slice(self._start[i], self._start[i + 1]) for i in known]
-        parts = [self._part[column] * n for column, n in zip(columns, known.values(), strict=True)]
-        touched = np.concatenate([self._chunk[column] for column in columns])
-        return np.bincount(touched, np.concatenate(parts), minlength=len(self.chunks))
+            return chunks, np.zeros(len(chunks))
+        columns = [slice(starts[i], starts[i + 1]) for i in known]
+        parts = [part[column] * n for column, n in zip(columns, known.values(), strict=True)]
+        touched = np.concatenate([chunk[column] for column in columns])
+        return chunks, np.bincount(touched, np.concatenate(parts), minlength=len(chunks))
 
     def sync(self, chunks: Sequence[Chunk]) -> SyncCounts:
         """把索引换成这些块。idf 随全部的块变，所以整个重算；计数的含义同 VectorIndex.sync。"""

@@ -8,7 +8,8 @@ from rag_lessons.generation import ExtractiveGenerator, Generator
 from rag_lessons.index import check_k, check_question
 from rag_lessons.prompting import NOT_FOUND, read_answer
 from rag_lessons.retrieval import Refuse
-from rag_lessons.types import Answer, Hit, RagLessonsError, check_hits
+from rag_lessons.retrieval.base import check_searcher, renumbered
+from rag_lessons.types import Answer, Hit, RagLessonsError
 
 
 class Searcher(Protocol):
@@ -40,17 +41,22 @@ def ask(
     ``checks`` 是引文和原文核对的结果，连同它在文档里的位置。指向不存在的资料的编号记在 ``missing`` 里。
     """
     check_question(question)
-    check_k(k)
-    if not callable(getattr(searcher, "search", None)):
-        raise RagLessonsError(f"searcher 要有 .search(query, k)，收到的是 {type(searcher).__name__}；例如 VectorIndex。")
-    if generator is not None and not callable(getattr(generator, "generate", None)):
-        raise RagLessonsError(f"generator 要有 .generate(question, hits)，收到的是 {type(generator).__name__}。")
+    k = check_k(k)
+    check_searcher(searcher)
+    if generator is not None and (isinstance(generator, type) or not callable(getattr(generator, "generate", None))):
+        raise RagLessonsError(f"generator 要有 .generate(question, hits)，收到 {generator!r}；例如 ExtractiveGenerator()，不要忘了括号。")
     if refuse is not None and not callable(refuse):
         raise RagLessonsError(f"refuse 要是函数，收到 {refuse!r}；按分数拒答写成 below(0.8)。")
-    hits = tuple(check_hits(searcher.search(question, k)))
+    hits = tuple(renumbered(searcher.search(question, k)))
     reason = "没有检索到资料" if not hits else refuse(hits) if refuse is not None else None
+    if not isinstance(reason, str | None):
+        raise RagLessonsError(f"refuse 要返回拒答的理由（字符串），不拒答时返回 None，收到 {reason!r}。")
     if reason is not None:
         return Answer(NOT_FOUND, hits=hits, missing=(f"{question}（{reason}）",), refused=True)
     generator = generator if generator is not None else ExtractiveGenerator()
     text = generator.generate(question, hits)
-    return getattr(generator, "read", read_answer)(text, hits)
+    read = getattr(generator, "read", None) or read_answer
+    answer = read(text, hits)
+    if not isinstance(answer, Answer):
+        raise RagLessonsError(f"generator 的 read 要返回 Answer，收到 {type(answer).__name__}；例如 read_answer(text, hits)。")
+    return answer

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rag_lessons.tracing import find_marks, locate
-from rag_lessons.types import Answer, Chunk, Citation, Hit, QuoteCheck, RagLessonsError, check_hits
+from rag_lessons.types import Answer, Chunk, Citation, Hit, QuoteCheck, RagLessonsError, check_all, check_hits
 
 NOT_FOUND = "资料中未提及"
 
@@ -77,6 +77,8 @@ def build_prompt(question: str, hits: Sequence[Hit], rules: str = RULES) -> str:
     """
     if not isinstance(question, str):
         raise RagLessonsError(f"问题要是字符串，收到的是 {type(question).__name__}。")
+    if not isinstance(rules, str):
+        raise RagLessonsError(f"rules 要是字符串，收到的是 {type(rules).__name__}；不写就用默认的规则。")
     hits = check_hits(hits)
     titles = [source_line(number, hit) for number, hit in enumerate(hits, 1)]
     texts = [with_table_header(hit.chunk) for hit in hits]
@@ -132,9 +134,7 @@ def check_quotes(citations: Iterable[Citation]) -> list[QuoteCheck]:
     [1] 数字对不上：引的是「每晚 45 元」，a.md:9 写的是「每晚 450 元」
     """
     checks = []
-    for citation in citations:
-        if not isinstance(citation, Citation):
-            raise RagLessonsError(f"这里要引用的列表，收到 {type(citation).__name__}；请传 parse_citations 返回的第一项。")
+    for citation in check_all(citations, Citation, "这里要引用的列表，收到 {}；请传 parse_citations 返回的第一项。"):
         chunk = citation.chunk
         verdict, start, end = locate(citation.quote, chunk.text)
         if verdict in ("absent", "number") and locate(citation.quote, with_table_header(chunk))[0] in ("verbatim", "loose"):
@@ -208,7 +208,8 @@ def _find_json(text: str) -> dict[str, Any]:
 
 def _listed(record: dict[str, Any], name: str, kind: type) -> list[Any]:
     """record[name]：一列同一类型的东西；没有这一项是空列表。"""
-    value = record.get(name) or []
+    value = record.get(name)
+    value = [] if value is None else value
     if not isinstance(value, list) or not all(isinstance(item, kind) for item in value):
         raise RagLessonsError(f"模型回的 {name} 不是{'一列对象' if kind is dict else '一列字符串'}；请让模型按格式重写。")
     return value

@@ -8,6 +8,8 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 _GAP = r"[ \t\u3000\xa0]{0,2}"
@@ -21,6 +23,7 @@ CODE = re.compile(r"```.*?```|`[^`\n]*`", re.S)     # 代码里的 a[1] 是下�
 LONGEST_QUOTE = 2000        # 引号里的话往回最多找这么远
 WIDEST_RANGE = 50           # [1-3] 展开成 1、2、3；跨得更远的，只取两头
 QUOTES = {"」": "「", "』": "『", "”": "“"}
+_QUOTE_MARK = re.compile("[「」『』“”]")
 
 
 class Mark(NamedTuple):
@@ -32,24 +35,35 @@ class Mark(NamedTuple):
     quote: str
 
 
-def quote_before(text: str, end: int) -> str:
+def _partners(text: str) -> dict[int, int]:
+    """{右引号的位置: 与它配对的左引号的位置}；三种引号各配各的，配不上的不在里面。"""
+    found: dict[int, int] = {}
+    waiting: dict[str, list[int]] = {opening: [] for opening in QUOTES.values()}
+    for match in _QUOTE_MARK.finditer(text):
+        if match.group() in waiting:
+            waiting[match.group()].append(match.start())
+        elif waiting[QUOTES[match.group()]]:
+            found[match.start()] = waiting[QUOTES[match.group()]].pop()
+    return found
+
+
+def quote_before(text: str, end: int, partners: dict[int, int] | None = None) -> str:
     """text[:end] 末尾那对引号里的话；引号可以套引号，后面可以有一两个标点；末尾不是引号时返回空串。
+
+    partners 是 ``_partners(text)``，查许多处时只算一次。
 
     >>> quote_before("见「问「甲」的事」。[1]", 10)
     '问「甲」的事'
     """
-    head = text[max(0, end - LONGEST_QUOTE):end].rstrip(" \t\u3000，。；：、,.;:（(")
+    begin = max(0, end - LONGEST_QUOTE)
+    head = text[begin:end].rstrip(" \t\u3000，。；：、,.;:（(")
     if head.endswith('"'):
         return head[head.rfind('"', 0, -1) + 1:-1] if head.count('"') > 1 else ""
     if not head or head[-1] not in QUOTES:
         return ""
-    closing, opening = head[-1], QUOTES[head[-1]]
-    depth = 0
-    for i in range(len(head) - 1, -1, -1):
-        depth += (head[i] == closing) - (head[i] == opening)
-        if depth == 0:
-            return head[i + 1:-1]
-    return ""
+    closing = begin + len(head) - 1
+    opening = (_partners(text[:end]) if partners is None else partners).get(closing, -1)
+    return text[opening + 1:closing] if opening >= begin else ""
 
 
 def _expand(text: str) -> tuple[int, ...]:
@@ -75,13 +89,14 @@ def find_marks(text: str) -> list[Mark]:
     [((1,), '见 [7]'), ((2,), '见 [7]'), ((3, 4, 5), '')]
     """
     code = [match.span() for match in CODE.finditer(text)]
+    partners = _partners(text)
     marks: list[tuple[Mark, int]] = []      # 第二项是引文开始的位置
     for match in CITATION.finditer(text):
         while code and code[0][1] <= match.start():
             code.pop(0)
         if code and code[0][0] <= match.start():
             continue
-        quote = quote_before(text, match.start())
+        quote = quote_before(text, match.start(), partners)
         place = text.rfind(quote, 0, match.start()) if quote else match.start()
         if not quote and marks and not text[marks[-1][0].end:match.start()].strip():
             quote, place = marks[-1][0].quote, marks[-1][1]        # 「原句」[1][2]：两处说的是同一句
@@ -96,23 +111,29 @@ def find_marks(text: str) -> list[Mark]:
 
 
 # 数、西文单词、连写的汉字数字各是一个整体：引文里的 40 不会和原文的 400 对上
-_FIGURE = r"(?:(?<![0-9A-Za-z)\]])[-−])?\d+(?:,\d{3}(?!\d))*(?:\.\d+)*(?:\s?[%％‰万亿])?"
+# 全角的数用全角的逗号、句点；半角数字后面的全角逗号是标点
+_FIGURE = r"(?:(?<![0-9A-Za-z)\]])[-−－])?(?:[０-９]{1,3}(?:，[０-９]{3}(?!\d))+|\d+(?:,\d{3}(?!\d))*)(?:[.．]\d+)*(?:\s?[%％‰万亿])?"
+# 西文词；夹着软连字符、零宽字符，重音分开写，仍是一个词
+_LETTER = "A-Za-zＡ-Ｚａ-ｚ_\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f"
+_HIDDEN = "\u00ad\u200b-\u200d\u2060\ufeff"
 _HAN_FIGURE = "零〇一二两三四五六七八九十百千万亿"
-_TOKEN = re.compile(rf"{_FIGURE}|[A-Za-zＡ-Ｚａ-ｚ_]+|[{_HAN_FIGURE}]{{2,}}|[^\s`*|]")
+_TOKEN = re.compile(rf"{_FIGURE}|[{_LETTER}][{_LETTER}{_HIDDEN}\u0300-\u036f]*|[{_HAN_FIGURE}]{{2,}}|[^\s`*|]")
 _SAME = str.maketrans(dict.fromkeys("「」『』“”‘’'", '"') | {"−": "-"})
-_BETWEEN = "\x1f"       # 夹在词之间；它算空白，不会是词
+
+
+@lru_cache(maxsize=20_000)
+def _written_alike(word: str) -> str:
+    """词 → 统一了全半角、引号、千分号的写法；看不见的字符是空串。"""
+    if unicodedata.category(word[0]) == "Cf":
+        return ""
+    word = unicodedata.normalize("NFKC", re.sub(f"[{_HIDDEN}]", "", word)).translate(_SAME)
+    return re.sub(r"[\s,]", "", word) if word[-1:].isalnum() or word[-1:] in "%‰" else word
 
 
 def _tokens(text: str) -> list[tuple[str, int, int]]:
     """(统一了写法的词, 开始, 结束)；空白、零宽字符、反引号、星号、表格竖线不算。"""
-    found = []
-    for match in _TOKEN.finditer(text):
-        word = unicodedata.normalize("NFKC", match.group()).translate(_SAME)
-        if word[-1:].isalnum() or word[-1:] in "%‰":
-            word = re.sub(r"[\s,]", "", word)
-        if unicodedata.category(match.group()[0]) != "Cf":
-            found.append((word, *match.span()))
-    return found
+    found = ((_written_alike(match.group()), *match.span()) for match in _TOKEN.finditer(text))
+    return [token for token in found if token[0]]
 
 
 def _is_figure(word: str) -> bool:
@@ -135,12 +156,15 @@ def locate(quote: str, text: str) -> tuple[str, int, int]:
     if not wanted:
         return "none", 0, 0
     loose: tuple[int, int] | None = None
+    exact = quote in text
     for i in _runs([w for w, _, _ in wanted], [w for w, _, _ in there]):
         start, end = there[i][1], there[i + len(wanted) - 1][2]
         begin = start - wanted[0][1]
-        if begin >= 0 and text.startswith(quote, begin):
+        if exact and begin >= 0 and text.startswith(quote, begin):
             return "verbatim", begin, begin + len(quote)
         loose = loose or (start, end)
+        if not exact:
+            break
     if loose:
         return "loose", *loose
     if sum(not _is_figure(w) for w, _, _ in wanted) >= 2:       # 只剩一两个字时，换掉数字到处都对得上
@@ -150,10 +174,21 @@ def locate(quote: str, text: str) -> tuple[str, int, int]:
     return "absent", 0, 0
 
 
-def _runs(wanted: list[str], there: list[str]) -> list[int]:
-    """wanted 在 there 里连着出现的每个位置。"""
-    needle, hay = (_BETWEEN + _BETWEEN.join(words) + _BETWEEN for words in (wanted, there))
-    return [hay.count(_BETWEEN, 0, match.start()) for match in re.finditer(f"(?={re.escape(needle)})", hay)]
+def _runs(wanted: list[str], there: list[str]) -> Iterator[int]:
+    """wanted 在 there 里连着出现的每个位置。KMP：重复的字再多，也只走一遍。"""
+    same, matched = [0], 0          # same[i]：wanted 的前 i + 1 个词，开头和末尾最长有几个词一样
+    for word in wanted[1:]:
+        while matched and wanted[matched] != word:
+            matched = same[matched - 1]
+        matched += wanted[matched] == word
+        same.append(matched)
+    matched = 0
+    for i, word in enumerate(there):
+        while matched and (matched == len(wanted) or wanted[matched] != word):
+            matched = same[matched - 1]
+        matched += wanted[matched] == word
+        if matched == len(wanted):
+            yield i + 1 - matched
 
 
 # ---------------------------------------------------------------- 显示
@@ -194,8 +229,8 @@ def _given(chunk: Any) -> str:
     return f"{header}\n{chunk.text}" if header else chunk.text
 
 
-def _passage(number: int, chunk: Any, quote: str) -> str:
-    """一段资料：出处、核对的结论、原文，引文涂上底色。"""
+def _passage(number: int, chunk: Any, quote: str) -> tuple[str, str]:
+    """一段资料：（网页, 核对的结论）；网页里有出处、结论、原文，引文涂上底色。"""
     text = _given(chunk)
     verdict, start, end = locate(quote, text)
     before = "\n".join(text[max(0, start - _SHOWN):start].split("\n")[-_LINES:])
@@ -209,7 +244,7 @@ def _passage(number: int, chunk: Any, quote: str) -> str:
     return (
         f'<div style="{_BOX}"><b>[{number}] {escape(chunk.label + path)}</b>　{VERDICTS[verdict]}\n'
         f'{"…" if len(before) < start else ""}{escape(before)}{marked}{escape(after)}{"…" if end + len(after) < len(text) else ""}</div>'
-    )
+    ), verdict
 
 
 def answer_html(answer: Any) -> str:
@@ -220,18 +255,19 @@ def answer_html(answer: Any) -> str:
     """
     chunks = {number: hit.chunk for number, hit in enumerate(answer.hits, 1)} | {c.number: c.chunk for c in answer.citations}
     parts, place = [], 0
+    passage = lru_cache(maxsize=None)(lambda number, quote: _passage(number, chunks[number], quote))     # 同一句引了几遍，只找一次
     for mark in find_marks(answer.text):
         parts.append(escape(answer.text[place:mark.start]))
         place = mark.end
         shown = escape(answer.text[mark.start:mark.end])
         known = [number for number in mark.numbers if number in chunks]
         if known:
-            passages = "".join(_passage(number, chunks[number], mark.quote) for number in known)
+            passages = "".join(passage(number, mark.quote)[0] for number in known)
             parts.append(f'<details style="{_INLINE}"><summary style="{_LINK}">{shown}</summary>{passages}</details>')
         else:
             parts.append(f'<s style="{_WRONG}">{shown}</s>')
         problems = [f"没有资料 {number}" for number in mark.numbers if number not in chunks]
-        verdicts = {number: locate(mark.quote, _given(chunks[number]))[0] for number in known}
+        verdicts = {number: passage(number, mark.quote)[1] for number in known}
         problems += [f"[{number}] {VERDICTS[verdict]}" for number, verdict in verdicts.items() if verdict in ("number", "absent")]
         if problems:
             parts.append(f'<span style="{_WRONG}">（{escape("；".join(problems))}）</span>')

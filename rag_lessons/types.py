@@ -9,7 +9,7 @@ import hashlib
 import math
 import operator
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -122,6 +122,13 @@ class Chunk:
         if not isinstance(self.headings, list | tuple):
             raise RagLessonsError("Chunk 的 headings 要是几个标题的列表，例如 (\"第三章\", \"考勤\")；没有就不写。")
         object.__setattr__(self, "headings", tuple(self.headings))
+        if not all(isinstance(heading, str) for heading in self.headings):
+            raise RagLessonsError(f"Chunk 的 headings 里每个标题都要是字符串，收到 {self.headings!r}。")
+        if not isinstance(self.metadata, dict) or not isinstance(self.metadata.get("embedding_text"), str | None):
+            raise RagLessonsError("Chunk 的 metadata 要是字典，其中的 embedding_text 要是字符串；没有就不写。")
+        for name in ("start", "end", "line"):
+            if type(getattr(self, name)) is not int or getattr(self, name) < 0:
+                object.__setattr__(self, name, check_whole(getattr(self, name), f"Chunk 的 {name} ", least=0))
 
     @cached_property
     def id(self) -> str:
@@ -165,14 +172,33 @@ class Hit:
     rank: int
     details: dict[str, float] = field(default_factory=dict, hash=False)
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.chunk, Chunk) or not isinstance(self.details, dict):
+            raise RagLessonsError("Hit 的 chunk 要是 Chunk，details 要是字典；没有原始分数就不写 details。")
+        if type(self.score) is not float or not math.isfinite(self.score):
+            object.__setattr__(self, "score", check_number(self.score, "Hit 的 score"))
+            if math.isinf(self.score):
+                raise RagLessonsError("Hit 的 score 是无穷大，没法比较；请检查算分数的那一步。")
+        if type(self.rank) is not int or self.rank < 0:
+            object.__setattr__(self, "rank", check_whole(self.rank, "Hit 的 rank ", least=0))
+
+
+def check_all(values: object, kind: type, message: str) -> list[Any]:
+    """一列同一类型的东西，收成列表（也收生成器）；不是一列、没有次序、混进别的东西时抛出 RagLessonsError。
+
+    message 里的 {} 换成收到的类型。
+    """
+    listed = isinstance(values, Iterable) and not isinstance(values, str | bytes | Mapping | set | frozenset)
+    result = list(values) if listed else [values]
+    wrong = [value for value in result if not isinstance(value, kind)]
+    if wrong or not listed:
+        raise RagLessonsError(message.format(type(wrong[0] if wrong else values).__name__))
+    return result
+
 
 def check_hits(hits: Iterable[Hit]) -> list[Hit]:
-    """检索结果，收成列表（也收生成器）；混进别的东西时抛出 RagLessonsError。"""
-    result = list(hits) if isinstance(hits, Iterable) and not isinstance(hits, str | bytes) else None
-    wrong = hits if result is None else next((hit for hit in result if not isinstance(hit, Hit)), None)
-    if result is None or any(not isinstance(hit, Hit) for hit in result):
-        raise RagLessonsError(f"这里要检索结果（Hit 的列表），收到 {type(wrong).__name__}；请传 index.search(...) 的返回值。")
-    return result
+    """检索结果，收成列表；混进别的东西时抛出 RagLessonsError。"""
+    return check_all(hits, Hit, "这里要检索结果（Hit 的列表），收到 {}；请传 index.search(...) 的返回值。")
 
 
 @dataclass(frozen=True)
@@ -182,6 +208,10 @@ class Citation:
     number: int
     quote: str
     chunk: Chunk
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.quote, str) or not isinstance(self.chunk, Chunk):
+            raise RagLessonsError("Citation 的 quote 要是字符串，chunk 要是 Chunk；没有引原句时 quote 写成空串。")
 
 
 @dataclass(frozen=True)
@@ -251,6 +281,14 @@ class Answer:
     missing: tuple[str, ...] = ()
     refused: bool = False
     checks: tuple[QuoteCheck, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.text, str):
+            raise RagLessonsError(f"答案要是字符串，收到的是 {type(self.text).__name__}。")
+        kinds = {"citations": Citation, "hits": Hit, "missing": str, "checks": QuoteCheck}
+        for name, kind in kinds.items():
+            listed = check_all(getattr(self, name), kind, f"Answer 的 {name} 要是 {kind.__name__} 的列表，收到 {{}}；没有就不写。")
+            object.__setattr__(self, name, tuple(listed))
 
     def __str__(self) -> str:
         lines = [self.text]

@@ -9,9 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_lessons import Chunk, HybridSearch, RagLessonsError, ToyEmbedder, VectorIndex
+from rag_lessons import (
+    Chunk,
+    FeedbackSearch,
+    HybridSearch,
+    PairReranker,
+    ParentSearch,
+    RagLessonsError,
+    RerankSearch,
+    ToyEmbedder,
+    VectorIndex,
+    below,
+)
 from rag_lessons.keyword import BM25Index
 from rag_lessons.retrieval import min_max, rrf
+from rag_lessons.retrieval.base import in_rank_order
 from rag_lessons.types import Hit
 
 TEXTS = [
@@ -245,3 +257,64 @@ def test_a_searcher_without_where_is_not_filtered_afterwards():
     assert len(search.search("差旅", 3)) == 3
     with pytest.raises(RagLessonsError, match="NoWhere 的 search 不收 where"):
         search.search("差旅", 3, where=lambda chunk: True)
+
+
+class Sloppy:
+    """交出来的结果重复、太多、名次乱写的检索器。"""
+
+    def search(self, query, k=3):
+        hits = both().search(query, 6)
+        return (Hit(hit.chunk, hit.score, 99) for hit in [*hits, *hits])
+
+
+@pytest.mark.parametrize("outer", [
+    lambda inner: HybridSearch(inner, BM25Index.build(CHUNKS)), lambda inner: HybridSearch(inner, BM25Index.build(CHUNKS), "rrf"),
+    lambda inner: HybridSearch(inner, BM25Index.build(CHUNKS), alpha=1), lambda inner: RerankSearch(inner, PairReranker(lambda p: [0.5] * len(p))),
+    lambda inner: ParentSearch(inner, CHUNKS),
+])
+def test_sloppy_results_are_put_in_order(outer):
+    hits = outer(Sloppy()).search("年假几天", 3)
+    assert [hit.rank for hit in hits] == [1, 2, 3] and len(set(names(hits))) == 3
+
+
+def test_a_set_has_no_order():
+    with pytest.raises(RagLessonsError, match="Hit 的列表"):
+        below(0.5)(set(both().search("年假几天")))
+
+
+@pytest.mark.parametrize("value", [None, "高", float("nan")])
+def test_a_raw_score_that_is_no_number_is_not_compared(value):
+    with pytest.raises(RagLessonsError, match="details 里的 dense"):
+        below(0.5)([Hit(CHUNKS[0], 0.9, 1, {"dense": value})])
+
+
+def test_an_rrf_k_so_large_that_all_ranks_tie_is_refused():
+    with pytest.raises(RagLessonsError, match="不超过 1000"):
+        both(method="rrf", rrf_k=1e6)
+
+
+def test_equal_scores_keep_the_order_of_the_chunks():
+    """同一处开始、长短不同的块（两种切法放在一起），分数一样时短的在前，与索引里的次序一致。"""
+    chunks = [Chunk("甲" * n, "a.md", 0, n) for n in range(1, 9)]
+    hits = [Hit(chunk, 0.5, rank) for rank, chunk in enumerate(reversed(chunks), 1)]
+    assert [hit.chunk for hit in in_rank_order(hits)] == VectorIndex.build(chunks, ToyEmbedder()).chunks
+
+
+class Plain:
+    """返回列表、长度不是 1 的嵌入器。"""
+
+    space, dim = "plain", 2
+
+    def embed_documents(self, texts):
+        return [[3.0, 4.0] if "年假" in text else [4.0, 3.0] for text in texts]
+
+    def embed_query(self, text):
+        return [30.0, 40.0]
+
+
+def test_an_embedder_that_returns_lists_works_everywhere():
+    index = VectorIndex.build(CHUNKS, Plain())
+    plain = {hit.chunk.id: hit.score for hit in index.search("年假", 9)}
+    mixed = HybridSearch(index, BM25Index.build(CHUNKS), candidates=2).search("差旅的标准", 4)
+    assert all(hit.details["dense"] == plain[hit.chunk.id] for hit in mixed)
+    assert FeedbackSearch(index).search("年假", 1)[0].details["dense"] == 1.0

@@ -2,6 +2,8 @@
 
 import os
 import random
+import sys
+import threading
 import zipfile
 
 import numpy as np
@@ -9,7 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_lessons import Chunk, Document, RagLessonsError, ToyEmbedder, VectorIndex, chunk_by_lines
+from rag_lessons import (
+    BM25Index,
+    Chunk,
+    Document,
+    Hit,
+    RagLessonsError,
+    ToyEmbedder,
+    VectorIndex,
+    chunk_by_lines,
+)
 from rag_lessons.embedding.base import BaseEmbedder, check_vectors
 from rag_lessons.index import cosine_top_k
 
@@ -281,3 +292,88 @@ def test_an_index_file_with_strange_contents_is_refused(tmp_path, meta):
             np.save(part, np.ones((1, 2), np.float32)[0] if meta.endswith("[]}") else np.ones((1, 2), np.float32))
     with pytest.raises(RagLessonsError):
         VectorIndex.load(tmp_path / "i", TOY)
+
+
+# ---------------------------------------------------------------- 别人递来的东西
+
+def test_small_numpy_integers_do_not_overflow():
+    index = VectorIndex.build(chunks_of(*(f"第{i}条规定" for i in range(300))), TOY)
+    for k in (np.uint8(200), np.uint64(2), np.int8(100)):
+        assert len(index.search("规定", k)) == int(k)
+
+
+@pytest.mark.parametrize("where", [
+    lambda chunk: chunk.metadata["page"] > 3, lambda chunk: np.array([True, False]), lambda: True,
+])
+def test_a_where_that_fails_says_on_which_chunk(where):
+    with pytest.raises(RagLessonsError, match=r"a\.md:1 这一块上出错.*chunk\.metadata\.get"):
+        VectorIndex.build(chunks_of("年假五天"), TOY).search("年假", where=where)
+
+
+def test_which_of_two_equal_places_is_kept_does_not_depend_on_the_order():
+    twice = [Chunk("年假五天", "a.md", 0, 4, headings=(name,)) for name in ("请假", "考勤")]
+    kept = [VectorIndex.build(order, TOY).chunks[0].headings for order in (twice, twice[::-1])]
+    assert kept[0] == kept[1]
+
+
+@pytest.mark.parametrize("wrong", [
+    {"headings": (1, None)}, {"metadata": None}, {"metadata": {"embedding_text": 5}},
+    {"start": None}, {"start": "0"}, {"end": 1.5}, {"line": -1},
+])
+def test_a_chunk_is_checked_when_it_is_made(wrong):
+    with pytest.raises(RagLessonsError, match="Chunk 的"):
+        Chunk(**({"text": "甲", "source": "a.md", "start": 0, "end": 1} | wrong))
+
+
+@pytest.mark.parametrize("wrong", [
+    {"chunk": None}, {"score": None}, {"score": "0.5"}, {"score": float("nan")}, {"score": float("-inf")},
+    {"rank": "1"}, {"rank": -1}, {"details": None},
+])
+def test_a_hit_is_checked_when_it_is_made(wrong):
+    with pytest.raises(RagLessonsError, match="Hit 的"):
+        Hit(**({"chunk": Chunk("甲", "a.md", 0, 1), "score": 0.5, "rank": 1} | wrong))
+
+
+def test_numbers_from_numpy_become_plain_ones():
+    chunk = Chunk("甲", "a.md", np.int64(0), np.int32(1))
+    hit = Hit(chunk, np.float32(0.5), np.int64(1))
+    assert [type(value) for value in (chunk.start, chunk.end, hit.score, hit.rank)] == [int, int, float, int]
+    assert chunk.id == Chunk("甲", "a.md", 0, 1).id
+
+
+@pytest.mark.parametrize("vectors", [[[1, 0], [1]], [["a", "b"]] * 2, np.array([[1 + 1j, 0]] * 2), [[10**400, 1]] * 2])
+def test_vectors_that_are_not_numbers_are_refused(vectors):
+    with pytest.raises(RagLessonsError, match="不是一行一条、长短一致的数"):
+        check_vectors(vectors, 2, 2, "某家")
+
+
+@pytest.mark.parametrize("kind", ["vector", "bm25"])
+def test_a_search_never_sees_half_a_sync(kind):
+    small, large = chunks_of("年假五天"), chunks_of(*(f"年假第{i}条的说明" for i in range(400)))
+    make = (lambda chunks: VectorIndex.build(chunks, TOY)) if kind == "vector" else BM25Index.build
+    index, stop, problems = make(large), threading.Event(), []
+    held = {chunk.id: chunk for chunk in [*small, *large]}
+
+    def ask():
+        while not stop.is_set():
+            try:
+                for hit in index.search("年假", 5):
+                    assert held[hit.chunk.id] == hit.chunk
+            except Exception as error:
+                problems.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for _ in range(40):
+            index.sync(small)
+            index.sync(large)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+        sys.setswitchinterval(switch)
+    assert not problems

@@ -391,3 +391,16 @@ def test_public_set_recall():
     right = [index.search(q["question"], k=1)[0].chunk.source == p["id"]
              for p in paragraphs if int(p["id"].split("_")[1]) % 2 for q in p["qas"] if q["question"].strip()]
     assert np.mean(right) > 0.96
+
+
+def test_a_tokenizer_that_goes_wrong_only_on_the_question():
+    index = BM25Index.build(chunks_of("年假五天"), tokenize=lambda text: [["词"]] if text == "问" else ["词"])
+    with pytest.raises(RagLessonsError, match="tokenize 返回的词要是字符串"):
+        index.search("问")
+
+
+def test_where_and_small_numpy_integers():
+    index = BM25Index.build(chunks_of(*(f"第{i}条规定" for i in range(300))))
+    assert len(index.search("规定", np.uint8(200))) == 200
+    with pytest.raises(RagLessonsError, match="这一块上出错（KeyError"):
+        index.search("规定", where=lambda chunk: chunk.metadata["page"])

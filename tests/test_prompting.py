@@ -1,5 +1,6 @@
 """提示词的围栏、答案里的编号、引文核对、结构化输出。"""
 
+import contextlib
 import hashlib
 import json
 import re
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_lessons import Chunk, RagLessonsError, build_prompt, check_quotes, parse_citations
-from rag_lessons.prompting import build_structured_prompt, fence_mark, parse_structured
+from rag_lessons.prompting import build_structured_prompt, fence_mark, parse_structured, read_answer
 from rag_lessons.tracing import find_marks, locate
 from rag_lessons.types import Citation, Hit
 
@@ -309,3 +310,47 @@ def test_many_braces_stay_fast():
     with pytest.raises(RagLessonsError):
         parse_structured("{[" * 100_000, HITS)
     assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize("quote, text, verdict", [
+    ("上限１，０００元", "上限 1,000 元", "loose"), ("上限 1,000 元", "上限１，０００元", "loose"), ("３．５万元以内", "3.5 万元以内", "loose"),
+    ("上限１，０００元", "上限 1,001 元", "number"), ("第 1，000 号", "第 1,000 号", "absent"),
+    ("infor\u00admation", "information", "loose"), ("ab\u200bc 甲乙", "abc 甲乙", "loose"), ("cafe\u0301 甲", "café 甲", "loose"),
+])
+def test_the_same_number_and_word_written_another_way(quote, text, verdict):
+    assert locate(quote, text)[0] == verdict
+
+
+HARD = {
+    "[": "[" * 100_000, "[1": "[1" * 50_000, "[1]": "[1]" * 33_000, "「": "「" * 100_000, "「」": "「" * 1000 + "[1]」" * 25_000,
+    '"[1]': '"[1]' * 25_000, "`": "`" * 100_000, "```": "``` " * 25_000, "{": "{" * 100_000, "points": '{"points":[' * 9_000,
+    "空白": " " * 100_000, "数": "1," * 50_000,
+}
+
+
+@pytest.mark.parametrize("text", HARD.values(), ids=HARD.keys())
+def test_hostile_text_takes_linear_time(text):
+    """十万个字的括号、引号、反引号，每一步都在几秒之内（平方时间的做法要几分钟）。"""
+    hits = hits_of("上限 40 步")
+    begin = time.process_time()
+    parse_citations(text, hits)
+    with contextlib.suppress(RagLessonsError):
+        parse_structured(text, hits)
+    locate(text, text)
+    locate(text[:50_000], text)
+    read_answer(text, hits)._repr_html_()
+    assert time.process_time() - begin < 12
+
+
+def test_what_the_caller_hands_in_is_checked():
+    chunk = hits_of("甲")[0].chunk
+    for wrong in (None, 5, Citation(1, "", chunk), {"a": 1}):
+        with pytest.raises(RagLessonsError, match="引用的列表"):
+            check_quotes(wrong)
+    for quote, place in ((None, chunk), (5, chunk), ("", None)):
+        with pytest.raises(RagLessonsError, match="Citation 的"):
+            Citation(1, quote, place)
+    with pytest.raises(RagLessonsError, match="rules 要是字符串"):
+        build_prompt("问", [], None)
+    with pytest.raises(RagLessonsError, match="不是一列对象"):
+        parse_structured('{"points": {}}', [])

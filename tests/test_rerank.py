@@ -1,6 +1,8 @@
 """重排：MaxSim、交叉编码器、去近似，和把它们套进检索器。"""
 
 import random
+import sys
+import threading
 from itertools import pairwise
 
 import numpy as np
@@ -313,3 +315,106 @@ def test_rerank_search_odd_settings():
     for k in (0, -3):
         with pytest.raises(RagLessonsError, match="k "):
             RerankSearch(INDEX, RERANKERS["mmr"]).search("年假", k)
+
+
+# ---------------------------------------------------------------- 别人递来的东西
+
+class Hands:
+    def __init__(self, rerank):
+        self.made = rerank
+
+    def rerank(self, query, hits, k=3):
+        return self.made(hits)
+
+
+@pytest.mark.parametrize("weight", [1.0, 0.5])
+def test_what_a_reranker_returns_is_checked(weight):
+    def search(made):
+        return RerankSearch(INDEX, Hands(made), weight=weight).search("年假几天", 3)
+
+    for made in (lambda hits: None, lambda hits: [0.5] * len(hits)):
+        with pytest.raises(RagLessonsError, match="Hit 的列表"):
+            search(made)
+    with pytest.raises(RagLessonsError, match="候选里没有的块"):
+        search(lambda hits: [Hit(Chunk("外来", "x.md", 0, 2), 1.0, 1)])
+    hits = search(lambda hits: iter([*reversed(hits), *hits]))
+    assert [hit.rank for hit in hits] == [1, 2, 3] and len(set(names(hits))) == 3
+
+
+def test_one_pair_may_get_a_bare_number():
+    assert PairReranker(lambda pairs: 0.25).rerank("问", hits_of(0.5))[0].score == 0.25
+
+
+class OnTheCard:
+    def __array__(self, *args, **kwargs):
+        raise RuntimeError("tensor is on cuda")
+
+
+@pytest.mark.parametrize("scores", [OnTheCard(), [10**400, 1, 2]])
+def test_scores_that_cannot_be_read(scores):
+    with pytest.raises(RagLessonsError, match="没有返回一列数"):
+        PairReranker(lambda pairs: scores).rerank("问", hits_of(0.1, 0.2, 0.3))
+
+
+@pytest.mark.parametrize("logits", [0, 1, "yes"])
+def test_logits_is_a_yes_or_no(logits):
+    with pytest.raises(RagLessonsError, match="logits 要是"):
+        PairReranker(lambda pairs: [0.5], logits=logits)
+
+
+class Tokens:
+    def __init__(self, made):
+        self.made = made
+
+    def token_vectors(self, texts, role):
+        return self.made(texts)
+
+
+@pytest.mark.parametrize("made", [
+    lambda texts: None, lambda texts: [np.eye(2)] * (len(texts) - 1), lambda texts: [np.ones(3)] * len(texts),
+    lambda texts: [None] * len(texts), lambda texts: [np.full((2, 2), np.nan)] * len(texts),
+    lambda texts: [[[1.0], [1.0, 2.0]]] * len(texts),
+])
+def test_token_vectors_are_checked(made):
+    with pytest.raises(RagLessonsError, match="token_vectors"):
+        MaxSimReranker(Tokens(made)).rerank("问", hits_of(0.1, 0.2))
+
+
+def test_token_vectors_may_be_lists_of_any_length():
+    hits = MaxSimReranker(Tokens(lambda texts: [[[3.0, 0.0]]] * len(texts))).rerank("问", hits_of(0.1, 0.2))
+    assert [hit.score for hit in hits] == [1.0, 1.0]
+
+
+def test_one_max_sim_reranker_in_many_threads():
+    reranker = MaxSimReranker(Tokens(lambda texts: [np.eye(2)[:1]] * len(texts)), cache_tokens=3)
+    hits, problems = hits_of(*(i / 10 for i in range(6))), []
+
+    def work(seed):
+        rng = random.Random(seed)
+        try:
+            for _ in range(300):
+                reranker.rerank("问", rng.sample(hits, 4))
+        except Exception as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    sys.setswitchinterval(switch)
+    assert not problems and reranker._held == sum(map(len, reranker._known.values())) <= 3
+
+
+@pytest.mark.parametrize("rows", [np.eye(3) * 1j, [["1", "2"]] * 3])
+def test_mmr_wants_real_numbers(rows):
+    with pytest.raises(RagLessonsError, match="一条结果一行"):
+        mmr(hits_of(0.9, 0.8, 0.7), rows, 2)
+
+
+@pytest.mark.parametrize("scale", [1e200, 1e-200])
+def test_mmr_with_very_large_and_very_small_vectors(scale):
+    rows, hits = np.array([[1.0, 0], [1, 0.01], [0, 1]]), hits_of(0.9, 0.89, 0.8)
+    assert names(mmr(hits, rows * scale, 2)) == names(mmr(hits, rows, 2))

@@ -234,3 +234,16 @@ def test_empty_index(chat):
     empty = VectorIndex.build([], ToyEmbedder())
     for search in (RewriteSearch(empty, chat), HydeSearch(empty, chat), FeedbackSearch(empty)):
         assert search.search("年假") == [] and search.chunks == []
+
+
+def test_a_beta_so_large_that_the_question_is_lost_is_refused():
+    with pytest.raises(RagLessonsError, match="beta 要在 0 和"):
+        FeedbackSearch(INDEX, beta=1e39)
+
+
+def test_a_chat_may_return_plain_text():
+    class Talk:
+        def chat(self, messages):
+            return "小听二代音箱多少钱"
+
+    assert RewriteSearch(INDEX, Talk()).rewrite("它多少钱") == "小听二代音箱多少钱"

@@ -73,9 +73,14 @@ def check_vectors(vectors: object, count: int, dim: int, space: str) -> FloatArr
     返回 (count, dim) 的 float32 数组，每行长度为 1。条数不对、维数不对、含 NaN 或无穷、
     有零向量时抛出 RagLessonsError。
     """
-    array = np.asarray(vectors)
-    if array.dtype != np.float32:
-        array = np.asarray(vectors, dtype=np.float64)
+    try:
+        array = np.asarray(vectors)
+        if array.dtype.kind in "cSU":           # 复数、文字都不是向量
+            raise TypeError
+        if array.dtype != np.float32:
+            array = np.asarray(vectors, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise RagLessonsError(f"{space} 返回的不是一行一条、长短一致的数；请检查嵌入器。") from None
     if count == 0:
         return np.zeros((0, dim), dtype=np.float32)
     if array.ndim != 2 or array.shape[0] != count:

@@ -14,13 +14,15 @@ from functools import cached_property
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+
 from rag_lessons.evaluation.golden import Question, gold_spans, stitch
 from rag_lessons.evaluation.intervals import bootstrap_interval
 from rag_lessons.evaluation.metrics import overlaps
 from rag_lessons.evaluation.report import check_documents, check_questions, fits, html_table, text_table
 from rag_lessons.prompting import check_quotes, with_table_header
 from rag_lessons.tracing import find_marks, locate
-from rag_lessons.types import Answer, Chunk, Document, RagLessonsError, is_blank
+from rag_lessons.types import Answer, Chunk, Document, RagLessonsError, check_all, is_blank
 
 Span = tuple[str, int, int]
 WORDY = 8           # 标准答案的一节超过这么多字，就不指望逐字出现，只看里面的数和西文词
@@ -43,6 +45,7 @@ def fold(text: str) -> str:
     >>> fold("上限 ４０ 步，Max Steps"), fold("1,000 元")
     ('上限40步、max steps', '1000元')
     """
+    text = re.sub("(?<=[０-９])，(?=[０-９]{3}(?![０-９]))", ",", text)
     text = unicodedata.normalize("NFKC", text.replace("，", "、")).casefold()
     text = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text)
     return re.sub(r"(?<![a-z0-9_]) | (?![a-z0-9_])", "", re.sub(r"\s+", " ", text))
@@ -230,7 +233,9 @@ class AnswerReport:
 
     def _notes(self) -> list[str]:
         notes = [f"{len(self)} 题，{sum(bool(row.problems) for row in self.rows)} 题有毛病"]
-        return [*notes, f"另有 {self.undecided} 题靠字符串判不了对错，不算进答对"] if self.undecided else notes
+        notes += [f"另有 {self.undecided} 题靠字符串判不了对错，不算进答对"] if self.undecided else []
+        lost = sum(bool(row.question.gold) and not row.refused and row.cited is None for row in self.rows)
+        return [*notes, f"另有 {lost} 题找不到金标的位置，不算进引到金标；请传 documents=全部文档"] if lost else notes
 
     def __str__(self) -> str:
         first, *rest = self._notes()
@@ -259,9 +264,11 @@ def evaluate_answers(
 
     返回 AnswerReport。
     """
-    asked = list(questions) if isinstance(questions, Iterable) and not isinstance(questions, str) else questions
+    asked = list(questions) if isinstance(questions, Iterable) and not isinstance(questions, str) else [questions]
     ordered = check_questions(asked)
     pairs = _by_id(answers, asked)
+    if judge is not None and not callable(judge):
+        raise RagLessonsError(f"judge 要是函数：(答案文字, 题目) → 对不对，收到 {judge!r}。")
     judge = judge if judge is not None else lambda text, q: is_right(text, q.answer)
     where = None if documents is None else check_documents(documents)
     stitched = [] if where is not None else _stitched(pairs.values())
@@ -272,7 +279,7 @@ def evaluate_answers(
             rows.append(AnswerRow(q, answer, False if q.gold else None, True, None, None))
             continue
         loose = tuple(ungrounded(answer, q.question))
-        right = judge(answer.text, q) if q.gold else None
+        right = _verdict(judge(answer.text, q), q) if q.gold else None
         cited = _cited(q, answer, where, stitched) if q.gold else None
         rows.append(AnswerRow(q, answer, right, False, not loose, cited, loose))
     return AnswerReport(tuple(rows))
@@ -283,16 +290,19 @@ def _by_id(answers: Sequence[Answer] | Mapping[str, Answer], asked: Sequence[Que
         missing = next((q.id for q in asked if q.id not in answers), None)
         if missing is not None:
             raise RagLessonsError(f"问题 {missing} 没有答案；请每题都问一遍，拒答的也放进来。")
-        pairs = {q.id: answers[q.id] for q in asked}
+        listed = [answers[q.id] for q in asked]
     else:
-        listed = list(answers)
-        if len(listed) != len(asked):
-            raise RagLessonsError(f"有 {len(asked)} 题，却有 {len(listed)} 个答案；要一题一个，次序相同。")
-        pairs = {q.id: answer for q, answer in zip(asked, listed, strict=True)}
-    wrong = next((answer for answer in pairs.values() if not isinstance(answer, Answer)), None)
-    if wrong is not None:
-        raise RagLessonsError(f"答案要是 Answer，收到 {type(wrong).__name__}；请用 ask(...) 的返回值。")
-    return pairs
+        listed = answers
+    listed = check_all(listed, Answer, "答案要是 Answer 的列表，收到 {}；请用 ask(...) 的返回值，一题一个。")
+    if len(listed) != len(asked):
+        raise RagLessonsError(f"有 {len(asked)} 题，却有 {len(listed)} 个答案；要一题一个，次序相同。")
+    return {q.id: answer for q, answer in zip(asked, listed, strict=True)}
+
+
+def _verdict(value: object, question: Question) -> bool | None:
+    if value is None or isinstance(value, bool | np.bool_):
+        return None if value is None else bool(value)
+    raise RagLessonsError(f"judge 给 {question.id} 的结论要是 True、False 或 None，收到 {value!r}；分数请先和一条线比。")
 
 
 def _stitched(answers: Iterable[Answer]) -> list[Document]:

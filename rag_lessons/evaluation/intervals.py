@@ -49,6 +49,17 @@ def paired_interval(a: Sequence[float], b: Sequence[float], seed: int = 0) -> tu
     return bootstrap_interval(np.asarray(b, float) - np.asarray(a, float), seed)
 
 
+def _gaps(differences: object) -> np.ndarray:
+    """逐题的差 (n,)；也收 compare_reports 的返回值。"""
+    try:
+        gaps = np.asarray(getattr(differences, "differences", differences), float)
+    except (TypeError, ValueError):
+        gaps = np.zeros(0)
+    if gaps.ndim != 1 or not len(gaps) or not np.isfinite(gaps).all():
+        raise RagLessonsError("算要多少题，先要有逐题的差；请传 compare_reports(a, b)。")
+    return gaps
+
+
 def chance_to_see(differences: Sequence[float], n: int, seed: int = 0) -> float:
     """把握（power）：再出 n 道同样的题，有多大机会看出这个平均差（95% 区间不含 0，方向也对）。
 
@@ -59,7 +70,7 @@ def chance_to_see(differences: Sequence[float], n: int, seed: int = 0) -> float:
     [0.2, 0.6, 1.0]
     """
     n = check_whole(n, "题数", least=2)
-    values, counts = np.unique(np.asarray(differences, float), return_counts=True)
+    values, counts = np.unique(_gaps(differences), return_counts=True)
     drawn = np.random.default_rng(seed).multinomial(n, counts / counts.sum(), size=SIMULATIONS)
     means = drawn @ values / n
     variance = np.maximum(drawn @ values**2 / n - means**2, 0)
@@ -84,13 +95,11 @@ def questions_needed(
     >>> questions_needed(few), questions_needed(few, size=0.05)
     (150, 600)
     """
-    gaps = np.asarray(getattr(differences, "differences", differences), float)
-    if not len(gaps) or not np.isfinite(gaps).all():
-        raise RagLessonsError("算要多少题，先要有逐题的差；请传 compare_reports(a, b)。")
+    gaps = _gaps(differences)
     if not 0 < check_number(power, "power") < 1:
         raise RagLessonsError(f"power 要在 0 和 1 之间，收到 {power!r}；常用 0.8。")
     size = float(gaps.mean()) if size is None else check_number(size, "size")
-    if size == 0 or np.ptp(gaps) == 0:
+    if size == 0 or not np.isfinite(size) or np.ptp(gaps) == 0:
         raise RagLessonsError("两种设置逐题没有差别（或差得都一样多），算不出要多少题；请给一个不为 0 的 size，或换一批题。")
     moved = gaps - gaps.mean() + size
     low, high = 5, 10

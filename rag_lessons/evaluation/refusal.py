@@ -121,7 +121,7 @@ def _scores(searcher: Searcher, questions: Iterable[Question], of: str, k: int, 
     scores = {}
     for q in picked:
         hits = check_hits(searcher.search(q.question, k))
-        found = [float(hit.details[of]) for hit in hits if of in hit.details]
+        found = [check_number(hit.details[of], f"问题 {q.id} 的结果里，{of}") for hit in hits if of in hit.details]
         if hits and not found:
             known = "、".join(sorted({name for hit in hits for name in hit.details})) or "无"
             raise RagLessonsError(f"问题 {q.id} 的结果里没有名为 {of!r} 的分数（有的是：{known}）；请改 of。")

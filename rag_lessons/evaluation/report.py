@@ -16,7 +16,16 @@ from rag_lessons.evaluation.intervals import bootstrap_interval, paired_interval
 from rag_lessons.evaluation.metrics import found_ranks, ndcg_at_k, recall_at_k, reciprocal_rank
 from rag_lessons.paths import FONT, font_path
 from rag_lessons.retrieval.base import Searcher, check_searcher
-from rag_lessons.types import Chunk, Document, Hit, RagLessonsError, check_hits, check_whole
+from rag_lessons.types import (
+    Chunk,
+    Document,
+    Hit,
+    RagLessonsError,
+    check_all,
+    check_hits,
+    check_number,
+    check_whole,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,7 +94,7 @@ class Report:
 
     def values(self, metric: str) -> list[float]:
         """逐题的得分，与 rows 同序。metric 是 "recall@3"、"hit@1"、"ndcg@5"、"mrr"、"chars@3"、"tokens@3"。"""
-        if metric not in self.rows[0].values:
+        if not isinstance(metric, str) or metric not in self.rows[0].values:
             raise RagLessonsError(f"没有叫 {metric!r} 的指标；有的是：{'、'.join(self.rows[0].values)}。")
         return [row.values[metric] for row in self.rows]
 
@@ -133,7 +142,7 @@ class Report:
 
     def by(self, name: str = "type") -> Sweep:
         """按题目的一项分开看：``report.by("type")``、``report.by("split")``、``report.by("short")``。"""
-        if name not in _GROUPS:
+        if not isinstance(name, str) or name not in _GROUPS:
             raise RagLessonsError(f"只能按 {'、'.join(_GROUPS)} 分开看，收到 {name!r}；别的条件用 report.of(...)。")
         options = sorted({getattr(row.question, name) for row in self.rows})
         return Sweep({str(option): self.of(**{name: option}) for option in options}, title=_GROUPS[name])
@@ -149,7 +158,7 @@ class Report:
         x : 横轴。"k" 是前几块，下面写着它们平均共几个字；"chars"、"tokens" 是平均读几个字、几个 token：
             块有长有短时，同样的 k 读的字数不同，按字数比才公平。
         """
-        if metric not in CURVES:
+        if not isinstance(metric, str) or metric not in CURVES:
             raise RagLessonsError(f"metric 只能是 {'、'.join(CURVES)}，收到 {metric!r}。")
         known = ["k", *self.bill[self.ks[0]]]
         if x not in known:
@@ -200,6 +209,8 @@ def evaluate(
     """
     check_searcher(searcher)
     asked, ks = check_questions(questions), _check_ks(ks)
+    if count is not None and not callable(count):
+        raise RagLessonsError(f"count 要是函数（文字 → token 数），收到 {count!r}；例如 lambda text: len(e5.tokenize(text))。")
     answerable = [q for q in asked if q.gold]
     if not answerable:
         raise RagLessonsError("没有一题有金标，算不出检索的成绩；请检查筛选条件。")
@@ -211,11 +222,10 @@ def evaluate(
 
 def check_questions(questions: Iterable[Question]) -> list[Question]:
     """一批题，按题号排好；是空的、混进别的东西、题号重复时，抛出 RagLessonsError。"""
-    asked = list(questions) if isinstance(questions, Iterable) and not isinstance(questions, str) else [questions]
-    wrong = next((q for q in asked if not isinstance(q, Question)), None)
-    if not asked or wrong is not None:
-        got = f"收到 {type(wrong).__name__}" if asked else "一题也没有"
-        raise RagLessonsError(f"questions 要是 Question 的列表，{got}；请用 load_golden 读，或检查筛选条件。")
+    message = "questions 要是 Question 的列表，{}；请用 load_golden 读，或检查筛选条件。"
+    asked = [questions] if isinstance(questions, Question) else check_all(questions, Question, message.format("收到 {}"))
+    if not asked:
+        raise RagLessonsError(message.format("一题也没有"))
     twice = [name for name, times in Counter(q.id for q in asked).items() if times > 1]
     if twice:
         raise RagLessonsError(f"题号 {twice[0]} 出现了不止一次；每题要有自己的题号。")
@@ -223,7 +233,7 @@ def check_questions(questions: Iterable[Question]) -> list[Question]:
 
 
 def _check_ks(ks: Sequence[int] | int) -> tuple[int, ...]:
-    listed = list(ks) if isinstance(ks, Iterable) and not isinstance(ks, str) else [ks]
+    listed = list(ks) if isinstance(ks, Iterable) and not isinstance(ks, str | bytes) else [ks]
     if not listed:
         raise RagLessonsError("ks 是空的；想看前几名就写几，例如 ks=(1, 3, 5)。")
     return tuple(sorted({check_whole(k, "k ", least=1) for k in listed}))
@@ -274,11 +284,9 @@ def _all_spans(
 
 def check_documents(documents: Iterable[Document]) -> list[Document]:
     """全部文档，收成列表；混进别的东西时抛出 RagLessonsError。"""
-    listed = list(documents) if isinstance(documents, Iterable) else [documents]
-    wrong = next((d for d in listed if not isinstance(d, Document)), None)
-    if wrong is not None:
-        raise RagLessonsError(f"documents 要是 Document 的列表，收到 {type(wrong).__name__}；请用 load_folder 读。")
-    return listed
+    if isinstance(documents, Document):
+        return [documents]
+    return check_all(documents, Document, "documents 要是 Document 的列表，收到 {}；请用 load_folder 读。")
 
 
 def _row(
@@ -300,7 +308,7 @@ def _row(
     values["mrr"] = reciprocal_rank(found)
     values |= {f"chars@{k}": sum(len(hit.chunk.text) for hit in hits[:k]) for k in ks}
     if count is not None:
-        tokens = [count(hit.chunk.text) for hit in hits]
+        tokens = [check_number(count(hit.chunk.text), "count 返回的 token 数") for hit in hits]
         values |= {f"tokens@{k}": sum(tokens[:k]) for k in ks}
     return Row(question, len(spans), tuple(found), values, tuple(hits))
 
@@ -366,9 +374,9 @@ def compare_reports(a: Report, b: Report, metric: str = "recall@3") -> Differenc
     for report in (a, b):
         if not isinstance(report, Report):
             raise RagLessonsError(f"这里要两份 evaluate 的结果，收到 {type(report).__name__}。")
-    mine, theirs = ({(row.question.id, row.question.question) for row in report.rows} for report in (a, b))
+    mine, theirs = ({(row.question.id, row.question.question, row.question.gold) for row in report.rows} for report in (a, b))
     if mine != theirs:
-        odd = min(mine ^ theirs)[0]
+        odd = min(question[0] for question in mine ^ theirs)
         raise RagLessonsError(f"两份成绩单的题目不同（例如 {odd}）；要用同一批题打分，才能逐题比较。")
     before, after = a.values(metric), b.values(metric)
     gaps = tuple(round(y - x, 9) for x, y in zip(before, after, strict=True))
@@ -383,6 +391,8 @@ class Sweep(dict[str, Report]):
     def __init__(self, reports: Mapping[str, Report], title: str = "设置") -> None:
         super().__init__(reports)
         self.title = title
+        if not self:
+            raise RagLessonsError("一份成绩单也没有，列不成表；请用 sweep 的返回值。")
 
     def of(self, **wanted: Any) -> Sweep:
         """每份成绩单都只留一部分题，写法同 ``Report.of``。"""
@@ -437,9 +447,12 @@ def sweep(
     """
     if not isinstance(settings, Mapping) or not settings:
         raise RagLessonsError('settings 要是非空的字典，例如 {"500 字": lambda: build(500)}。')
-    wrong = next((name for name, make in settings.items() if not callable(make)), None)
-    if wrong is not None:
-        raise RagLessonsError(f"设置 {wrong} 要是函数，当场建一个新的检索器；写成 lambda: VectorIndex.build(...)。")
+    wrong = [name for name, make in settings.items() if not callable(make)]
+    if wrong:
+        raise RagLessonsError(f"设置 {wrong[0]} 要是函数，当场建一个新的检索器；写成 lambda: VectorIndex.build(...)。")
+    if len({str(name) for name in settings}) < len(settings):
+        raise RagLessonsError("有两个设置写成文字是同一个名字（例如 1 和 \"1\"）；请各用各的名字。")
+    ks = _check_ks(ks)
     asked, documents = check_questions(questions), None if documents is None else check_documents(documents)
     made, reports = [], {}
     for name, make in settings.items():

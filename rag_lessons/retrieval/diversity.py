@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from rag_lessons.embedding.base import FloatArray
-from rag_lessons.index import check_k, check_question
+from rag_lessons.index import check_k, check_question, chunk_order
 from rag_lessons.retrieval.fusion import min_max
 from rag_lessons.types import Hit, RagLessonsError, check_hits, check_number
 
@@ -77,13 +77,13 @@ def mmr(hits: Sequence[Hit], vectors: FloatArray, k: int, lam: float = 0.5) -> l
     ['甲', '丙']
     """
     hits = check_hits(hits)
-    check_k(k)
+    k = check_k(k)
     lam = check_number(lam, "lam")
     if not 0 <= lam <= 1:
         raise RagLessonsError(f"lam 要在 0 到 1 之间，收到 {lam:g}；1 只看相关，0 只看不重复。")
     rows = _unit_rows(vectors, len(hits))
     place = {id(hit): i for i, hit in enumerate(hits)}
-    order = sorted(hits, key=lambda h: (-round(h.score, 6), h.chunk.source, h.chunk.start, h.chunk.id))
+    order = sorted(hits, key=lambda h: (-round(h.score, 6), chunk_order(h.chunk)))
     rows = rows[[place[id(hit)] for hit in order]]
     relevance = min_max([round(hit.score, 6) for hit in order])
     chosen = mmr_order(relevance, likeness(rows), k, lam)
@@ -96,8 +96,11 @@ def mmr(hits: Sequence[Hit], vectors: FloatArray, k: int, lam: float = 0.5) -> l
 def _unit_rows(vectors: object, count: int) -> FloatArray:
     """(count, dim) 的单位行；零向量仍是零。不是一一对应、有 NaN 时抛出 RagLessonsError。"""
     try:
-        rows = np.asarray(vectors, dtype=np.float64)
-    except (TypeError, ValueError):
+        rows = np.asarray(vectors)
+        if rows.dtype.kind in "cSU":            # 复数、文字都不是向量
+            raise TypeError
+        rows = rows.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
         raise RagLessonsError("vectors 要是一条结果一行的数组；请用 index.vectors_of(hits)。") from None
     if rows.ndim != 2 or len(rows) != count:
         if count == 0 and rows.size == 0:
@@ -106,6 +109,7 @@ def _unit_rows(vectors: object, count: int) -> FloatArray:
         raise RagLessonsError(f"有 {count} 条结果，vectors 却有 {got} 行；请用 index.vectors_of(hits)，次序也要一样。")
     if not np.isfinite(rows).all():
         raise RagLessonsError("vectors 里有 NaN 或无穷大，比不出像不像；请检查嵌入器的返回值。")
+    rows = rows / np.maximum(np.abs(rows).max(axis=1, keepdims=True, initial=0), 1e-300)      # 极大、极小的数，平方会溢出
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows / np.where(lengths == 0, 1, lengths)
 

@@ -9,8 +9,10 @@ import numpy as np
 
 from rag_lessons.embedding.base import FloatArray
 from rag_lessons.index import VectorIndex, Where
-from rag_lessons.retrieval.base import check_search
+from rag_lessons.retrieval.base import check_search, frozen, vector_of
 from rag_lessons.types import Chunk, Hit, RagLessonsError, check_number, check_whole
+
+MOST_BETA = 1e6         # 再大，问题自己的份量就舍入没了
 
 
 def rocchio(
@@ -57,8 +59,8 @@ class FeedbackSearch:
         self.index = index
         self.feedback = check_whole(feedback, "feedback ", least=1)
         self.beta = check_number(beta, "beta")
-        if not 0 <= self.beta < float("inf"):
-            raise RagLessonsError(f"beta 要是不小于 0 的数，收到 {beta!r}；0 就是不反馈。")
+        if not 0 <= self.beta <= MOST_BETA:
+            raise RagLessonsError(f"beta 要在 0 和 {MOST_BETA:g} 之间，收到 {beta!r}；0 就是不反馈，常用 0.75。")
 
     @property
     def chunks(self) -> list[Chunk]:
@@ -67,12 +69,11 @@ class FeedbackSearch:
 
     def search(self, query: str, k: int = 3, where: Where | None = None) -> list[Hit]:
         """问题 → 前 k 块。where 对两次检索都起作用，不许看的块也不会影响向量。"""
-        check_search(query, k, where)
-        index = self.index
-        index.check_space()
+        k = check_search(query, k, where)
+        index = frozen(self.index)
         if not index.chunks:
             return []
-        asked = index.embedder.embed_query(query)
+        asked = vector_of(index, query)
         first = index.search_vector(asked, self.feedback, where=where)
         if not first:
             return []

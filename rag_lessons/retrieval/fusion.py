@@ -23,6 +23,7 @@ from rag_lessons.retrieval.base import (
 from rag_lessons.types import Chunk, Hit, RagLessonsError, check_number, check_whole
 
 METHODS = ("weighted", "rrf")
+MOST_RRF_K = 1000
 
 
 def min_max(scores: Sequence[float], low: float | None = None) -> list[float]:
@@ -103,8 +104,8 @@ class HybridSearch:
             raise RagLessonsError(f"alpha 要在 0 到 1 之间，收到 {alpha!r}；它是向量那路的份量。")
         self.candidates = check_whole(candidates, "candidates ", least=1)
         self.rrf_k = check_number(rrf_k, "rrf_k")
-        if not 0 < self.rrf_k < float("inf"):
-            raise RagLessonsError(f"rrf_k 要是正数，收到 {rrf_k!r}；常用 60。")
+        if not 0 < self.rrf_k <= MOST_RRF_K:
+            raise RagLessonsError(f"rrf_k 要是正数，不超过 {MOST_RRF_K}，收到 {rrf_k!r}；常用 60，太大时前后名次分不出高下。")
 
     @property
     def chunks(self) -> list[Chunk]:
@@ -113,7 +114,7 @@ class HybridSearch:
 
     def search(self, query: str, k: int = 3, where: Where | None = None) -> list[Hit]:
         """问题 → 融合后的前 k 块。where 在取前 k 之前交给两路。"""
-        check_search(query, k, where)
+        k = check_search(query, k, where)
         if self.method == "weighted" and self.alpha in (0, 1):
             only = self.dense if self.alpha else self.keyword
             return Asked(only, query)(k, where)

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from rag_lessons.index import Where, indexable
+from rag_lessons.index import Where, allows, indexable
 from rag_lessons.retrieval.base import Asked, Searcher, check_search, check_searcher
 from rag_lessons.types import Chunk, Hit, RagLessonsError
 
@@ -74,7 +74,7 @@ class ParentSearch:
         where 在取前 k 之前起作用，对交出去的大块成立，也对它里面的每个小块成立：
         大块里夹着一段不许看的，整个大块就不给。
         """
-        check_search(query, k, where)
+        k = check_search(query, k, where)
         ask, allowed = Asked(self.searcher, query), self._allowed(where)
         fetch = FIRST_FETCH * k
         while True:
@@ -92,6 +92,6 @@ class ParentSearch:
         """小块要不要：看它的大块，和大块里的其他小块。"""
         if where is None:
             return None
-        passed = {parent.id for parent in self.chunks if where(parent)}
-        passed -= {self.parent_of(child).id for child in getattr(self.searcher, "chunks", ()) if not where(child)}
-        return lambda child: self.parent_of(child).id in passed and bool(where(child))
+        passed = {parent.id for parent in self.chunks if allows(where, parent)}
+        passed -= {self.parent_of(child).id for child in getattr(self.searcher, "chunks", ()) if not allows(where, child)}
+        return lambda child: self.parent_of(child).id in passed and allows(where, child)

@@ -40,7 +40,7 @@ def below(threshold: float, of: str = "dense") -> Refuse:
         hits = check_hits(hits)
         if not hits:
             return "一条结果也没有"
-        scores = [hit.details[of] for hit in hits if of in hit.details]
+        scores = [check_number(hit.details[of], f"details 里的 {of}") for hit in hits if of in hit.details]
         if not scores:
             known = "、".join(sorted({name for hit in hits for name in hit.details} - set(RANK_ONLY))) or "无"
             raise RagLessonsError(f"结果里没有名为 {of!r} 的原始分数（有的是：{known}）；请改 below(..., of=...)。")

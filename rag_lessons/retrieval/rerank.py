@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rag_lessons.embedding.base import FloatArray
+from rag_lessons.embedding.base import FloatArray, check_vectors
 from rag_lessons.index import Where, check_k, check_question
 from rag_lessons.retrieval.base import (
     Asked,
@@ -19,6 +20,7 @@ from rag_lessons.retrieval.base import (
     check_search,
     check_searcher,
     in_rank_order,
+    renumbered,
 )
 from rag_lessons.retrieval.fusion import min_max
 from rag_lessons.types import Chunk, Hit, RagLessonsError, check_hits, check_number, check_whole
@@ -66,34 +68,51 @@ class MaxSimReranker:
         self.cache_tokens = check_whole(cache_tokens, "cache_tokens ", least=0)
         self._known: OrderedDict[str, FloatArray] = OrderedDict()
         self._held = 0
+        self._lock = threading.Lock()
 
     def rerank(self, query: str, hits: Sequence[Hit], k: int = 3) -> list[Hit]:
         """候选 → MaxSim 最高的 k 条；score 和 ``details["maxsim"]`` 是那个平均余弦。"""
         check_question(query)
-        check_k(k)
+        k = check_k(k)
         hits = check_hits(hits)
         if not hits:
             return []
-        (asked,) = self.embedder.token_vectors([query], "query")
+        (asked,) = self._vectors([query], "query")
         scored = []
         for hit, vectors in zip(hits, self._documents([hit.chunk.embedding_text for hit in hits]), strict=True):
-            score = round(max_sim(asked, vectors), 6) if len(vectors) else 0.0
+            score = round(max_sim(asked, vectors), 6) if len(vectors) and len(asked) else 0.0
             scored.append(replace(hit, score=score, details={**hit.details, "maxsim": score}))
         return in_rank_order(scored)[:k]
 
     def _documents(self, texts: list[str]) -> list[FloatArray]:
         """几段文字的片段向量；见过的从内存里取。"""
-        fresh = list(dict.fromkeys(text for text in texts if text not in self._known))
-        made = dict(zip(fresh, self.embedder.token_vectors(fresh, "document") if fresh else (), strict=True))
-        result = [made[text] if text in made else self._known[text] for text in texts]
-        for text, vectors in zip(texts, result, strict=True):
-            if text not in self._known:
-                self._held += len(vectors)
-            self._known[text] = vectors
-            self._known.move_to_end(text)
-        while self._held > self.cache_tokens and self._known:
-            self._held -= len(self._known.popitem(last=False)[1])
-        return result
+        with self._lock:                        # 几个线程可以共用一个重排器
+            known = {text: self._known[text] for text in texts if text in self._known}
+        fresh = list(dict.fromkeys(text for text in texts if text not in known))
+        known |= zip(fresh, self._vectors(fresh, "document") if fresh else (), strict=True)
+        with self._lock:
+            for text in texts:
+                if text not in self._known:
+                    self._held += len(known[text])
+                    self._known[text] = known[text]
+                self._known.move_to_end(text)
+            while self._held > self.cache_tokens and self._known:
+                self._held -= len(self._known.popitem(last=False)[1])
+        return [known[text] for text in texts]
+
+    def _vectors(self, texts: list[str], role: str) -> list[FloatArray]:
+        """每段文字的片段向量，查验过：一段一个 (片段数, dim)，单位长度。"""
+        name = f"{type(self.embedder).__name__}.token_vectors"
+        made = self.embedder.token_vectors(texts, role)
+        if not isinstance(made, list | tuple) or len(made) != len(texts):
+            raise RagLessonsError(f"送去 {len(texts)} 段文字，{name} 要返回同样多个数组的列表；结果不可信，已丢弃。")
+        try:
+            shapes = [np.shape(rows) for rows in made]
+        except ValueError:
+            shapes = [()]
+        if any(len(shape) != 2 for shape in shapes) or len({shape[1] for shape in shapes if shape[0]}) > 1:
+            raise RagLessonsError(f"{name} 给每段文字的要是 (片段数, 维数) 的数组，维数都一样；结果不可信，已丢弃。")
+        return [check_vectors(rows, shape[0], shape[1], name) for rows, shape in zip(made, shapes, strict=True)]
 
 
 class PairReranker:
@@ -115,12 +134,14 @@ class PairReranker:
         if not callable(score_pairs):
             name = type(score_pairs).__name__
             raise RagLessonsError(f"score_pairs 要是函数，收到的是 {name}；交叉编码器传它的 predict，例如 model.predict。")
+        if logits is not None and not isinstance(logits, bool):
+            raise RagLessonsError(f"logits 要是 True、False，或不写，收到 {logits!r}。")
         self.score_pairs, self.logits = score_pairs, logits
 
     def rerank(self, query: str, hits: Sequence[Hit], k: int = 3) -> list[Hit]:
         """候选 → 最相关的 k 条；score 是 0 到 1 的程度，``details["pair"]`` 是函数给的原始分数。"""
         check_question(query)
-        check_k(k)
+        k = check_k(k)
         hits = check_hits(hits)
         if not hits:
             return []
@@ -136,10 +157,10 @@ class PairReranker:
     def _checked(self, scores: Any, count: int) -> list[float]:
         try:
             array = np.asarray(scores.tolist() if hasattr(scores, "tolist") else scores, dtype=np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError, RuntimeError):        # RuntimeError：还在显卡上的张量
             raise RagLessonsError("score_pairs 没有返回一列数；请检查它对每一对给的是不是一个分数。") from None
-        if array.ndim == 2 and array.shape[1] == 1:
-            array = array[:, 0]
+        if array.size == count and array.shape in ((), (count, 1)):        # 只有一对时，有的函数直接返回一个数
+            array = array.reshape(count)
         if array.shape != (count,):
             raise RagLessonsError(f"送去 {count} 对，score_pairs 应返回 {count} 个分数，收到的形状是 {array.shape}；结果不可信，已丢弃。")
         if not np.isfinite(array).all():
@@ -191,13 +212,13 @@ class RerankSearch:
 
     def search(self, query: str, k: int = 3, where: Where | None = None) -> list[Hit]:
         """问题 → 重排后的前 k 块。where 在取候选之前起作用。"""
-        check_search(query, k, where)
+        k = check_search(query, k, where)
         hits = Asked(self.searcher, query)(max(k, self.candidates), where)
         if not hits or self.weight == 0:
             return hits[:k]
         if self.weight == 1:
-            return self.reranker.rerank(query, hits, k)
-        second = self.reranker.rerank(query, hits, len(hits))
+            return self._reranked(query, hits, k)
+        second = self._reranked(query, hits, len(hits))
         first = dict(zip((hit.chunk.id for hit in hits), _unit_scores(hits), strict=True))
         scores = [hit.score for hit in second]
         if not getattr(self.reranker, "calibrated", False):
@@ -210,3 +231,12 @@ class RerankSearch:
             replace(hit, score=score, details={**hit.details, "mixed": round(score, 6)})
             for hit, score in zip(second, mixed, strict=True)
         )[:k]
+
+    def _reranked(self, query: str, hits: list[Hit], k: int) -> list[Hit]:
+        """重排器交回来的，最多 k 条；里面有候选以外的块时抛出 RagLessonsError。"""
+        second = renumbered(self.reranker.rerank(query, hits, k))[:k]
+        known = {hit.chunk.id for hit in hits}
+        odd = next((hit.chunk.label for hit in second if hit.chunk.id not in known), None)
+        if odd is not None:
+            raise RagLessonsError(f"{type(self.reranker).__name__} 交回了候选里没有的块（{odd}）；重排器只能给收到的候选排次序。")
+        return second

@@ -12,7 +12,16 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from rag_lessons.index import VectorIndex, Where
-from rag_lessons.retrieval.base import Asked, Searcher, all_chunks, check_search, check_searcher, find
+from rag_lessons.retrieval.base import (
+    Asked,
+    Searcher,
+    all_chunks,
+    check_search,
+    check_searcher,
+    find,
+    frozen,
+    vector_of,
+)
 from rag_lessons.retrieval.feedback import rocchio, search_moved
 from rag_lessons.types import Chunk, Hit, RagLessonsError, RagLessonsWarning, is_blank
 
@@ -38,7 +47,7 @@ def _check_chat(chat: object) -> None:
 def _said(chat: CanChat, system: str, user: str, finished: Sequence[str]) -> str:
     """模型说的话，去掉首尾空白；什么也没说、或停下的原因不在 finished 里（例如被安全策略拦下）时是空串。"""
     reply = chat.chat([{"role": "system", "content": system}, {"role": "user", "content": user}])
-    text = getattr(reply, "text", None)
+    text = getattr(reply, "text", reply)        # 也收直接返回文字的
     if getattr(reply, "finish_reason", "stop") not in finished or not isinstance(text, str) or is_blank(text):
         return ""
     return text.strip()
@@ -101,7 +110,7 @@ class RewriteSearch:
 
     def search(self, query: str, k: int = 3, where: Where | None = None) -> list[Hit]:
         """问题 → 改写 → 前 k 块。"""
-        check_search(query, k, where)
+        k = check_search(query, k, where)
         return find(self.searcher, self.rewrite(query), k, where)
 
 
@@ -139,15 +148,15 @@ class HydeSearch:
 
     def search(self, query: str, k: int = 3, where: Where | None = None) -> list[Hit]:
         """问题 → 假想的答案 → 前 k 块。"""
-        check_search(query, k, where)
+        k = check_search(query, k, where)
         passage, index = self.imagine(query), self.searcher
         if not passage:
             return Asked(index, query)(k, where)
         if not isinstance(index, VectorIndex):
             return find(index, f"{query}\n{passage}", k, where)
-        index.check_space()
+        index = frozen(index)
         if not index.chunks:
             return []
-        asked = index.embedder.embed_query(query)
-        moved = rocchio(asked, index.embedder.embed_documents([passage]), beta=1.0)
+        asked = vector_of(index, query)
+        moved = rocchio(asked, vector_of(index, passage, "document")[None], beta=1.0)
         return search_moved(index, asked, moved, "hyde", k, where)
