@@ -366,3 +366,74 @@ def test_a_quoted_table_header_is_marked():
     html = read_answer("「城市 | 上限」[1]，「青岛 | 350」[1]", [Hit(chunk, 0.9, 1)])._repr_html_()
     assert re.findall(r"<mark[^>]*>(.*?)</mark>", html) == ["城市 | 上限", "青岛 | 350"]
     assert html.count("，第 9 行") == 1 and "没有这句话" not in html
+
+
+# ---------------------------------------------------------------- 别人递来的东西
+
+class Says:
+    def __init__(self, text, read=None):
+        self.text, self.read = text, read
+
+    def generate(self, question, hits):
+        return self.text
+
+
+def one_index():
+    return VectorIndex.build([Chunk("年假有五天，入职满一年", "a.md", 0, 11)], ToyEmbedder())
+
+
+@pytest.mark.parametrize("refuse", [lambda hits: True, lambda hits: False, lambda hits: ["太低"]])
+def test_a_refuse_that_gives_no_reason_is_not_a_refusal(refuse):
+    with pytest.raises(RagLessonsError, match="refuse 要返回拒答的理由"):
+        ask("年假几天", one_index(), refuse=refuse)
+
+
+def test_the_parts_of_ask_are_checked():
+    index = one_index()
+    for generator in (ExtractiveGenerator, Says):
+        with pytest.raises(RagLessonsError, match="不要忘了括号"):
+            ask("年假几天", index, generator)
+    with pytest.raises(RagLessonsError, match="searcher 要有"):
+        ask("年假几天", VectorIndex)
+    with pytest.raises(RagLessonsError, match="read 要返回 Answer"):
+        ask("年假几天", index, Says("五天", lambda text, hits: text))
+    assert ask("年假几天", index, Says("五天 [1]")).citations        # read 是 None 就用默认的
+
+
+def test_hits_that_come_twice_are_one_source():
+    class Twice:
+        def search(self, query, k=3):
+            return one_index().search(query, k) * 2
+
+    assert [hit.rank for hit in ask("年假几天", Twice()).hits] == [1]
+
+
+@pytest.mark.parametrize("prompt", [lambda question, hits: None, lambda question, hits: 5, lambda question, hits: " "])
+def test_a_prompt_must_be_text(prompt):
+    with pytest.raises(RagLessonsError, match="prompt 要返回有内容的字符串"):
+        ChatGenerator(type("Chat", (), {"chat": lambda self, messages: "好"})(), prompt).generate("问", hits_of("年假五天"))
+
+
+def test_an_embedder_that_returns_nonsense_does_not_pick_the_sentence():
+    class Wrong:
+        space, dim, made = "某家", 2, None
+
+        def embed_documents(self, texts):
+            return [self.made] * len(texts)
+
+        def embed_query(self, text):
+            return [1, 0]
+
+    wrong = Wrong()
+    wrong.made = [3, 4]
+    assert ExtractiveGenerator(wrong).generate("年假", hits_of("年假有五天，入职满一年")).startswith("「年假")
+    for made in ([float("nan"), 1], [1, 2, 3], None):
+        wrong.made = made
+        with pytest.raises(RagLessonsError, match="某家"):
+            ExtractiveGenerator(wrong).generate("年假", hits_of("年假有五天，入职满一年"))
+
+
+@pytest.mark.parametrize("wrong", [{"text": None}, {"missing": "abc"}, {"missing": (5,)}, {"hits": None}, {"citations": [1]}])
+def test_an_answer_is_checked_when_it_is_made(wrong):
+    with pytest.raises(RagLessonsError, match=r"答案要是字符串|Answer 的"):
+        Answer(**({"text": "好"} | wrong))

@@ -779,3 +779,82 @@ def test_a_rank_only_score_can_be_measured_but_not_used():
     assert found.balanced_accuracy == 0.5 and "分得不好" in str(found)
     with pytest.raises(RagLessonsError, match="不能用来拒答"):
         _ = found.refuse
+
+
+# ---------------------------------------------------------------- 别人递来的东西
+
+def test_what_evaluate_is_handed_is_checked():
+    searcher, asked = many(1)
+    for wrong in (None, [None], {"a": asked[0]}):
+        with pytest.raises(RagLessonsError, match="Question 的列表"):
+            evaluate(searcher, wrong)
+    with pytest.raises(RagLessonsError, match="Document 的列表"):
+        evaluate(searcher, asked, documents=[None])
+    with pytest.raises(RagLessonsError, match="count 要是函数"):
+        evaluate(searcher, asked, count=5)
+    for wrong in ("多", None, float("nan")):
+        with pytest.raises(RagLessonsError, match="count 返回的 token 数"):
+            evaluate(searcher, asked, count=lambda text, wrong=wrong: wrong)
+    report = evaluate(searcher, asked)
+    for use in (report.values, report.by, report.plot):
+        with pytest.raises(RagLessonsError):
+            use(["recall"])
+
+
+def test_reports_with_other_gold_are_not_compared():
+    searcher = Fixed({"一": [1, 2]})
+    a, b = (evaluate(searcher, [question("一", place)]) for place in (1, 2))
+    with pytest.raises(RagLessonsError, match="题目不同"):
+        compare_reports(a, b, "mrr")
+
+
+def test_sweep_takes_generators_and_keeps_every_name():
+    searcher, asked = many(1)
+    again, _ = many(1)
+    both = sweep({"甲": lambda: searcher, "乙": lambda: again}, iter(asked), (k for k in (1, 3)))
+    assert [report.ks for report in both.values()] == [(1, 3), (1, 3)]
+    with pytest.raises(RagLessonsError, match="同一个名字"):
+        sweep({1: lambda: searcher, "1": lambda: again}, asked)
+    with pytest.raises(RagLessonsError, match="一份成绩单也没有"):
+        ev.Sweep({})
+
+
+def test_what_evaluate_answers_is_handed_is_checked():
+    asked = [question("一", 1)]
+    for wrong in (None, Answer("好"), "好", {"一": None}, {Answer("好")}):
+        with pytest.raises(RagLessonsError, match="Answer 的列表"):
+            evaluate_answers(wrong, asked)
+    assert len(evaluate_answers([Answer("好")], asked[0])) == 1
+    for wrong in ("yes", 0.5, 1):
+        with pytest.raises(RagLessonsError, match="True、False 或 None"):
+            evaluate_answers([Answer("好")], asked, judge=lambda text, q, wrong=wrong: wrong)
+    assert evaluate_answers([Answer("好")], asked, judge=lambda text, q: np.True_).metrics["right"] == 1
+
+
+def test_answers_whose_gold_cannot_be_placed_are_counted_aloud():
+    """引用的块来自同一份文件，金标原句却拼不出来：判不了引得对不对，成绩单上要写明有几题。"""
+    report = evaluate_answers([Answer("好 [1]", (Citation(1, "", piece(5)),))], [question("一", 1)])
+    assert "cited" not in report.metrics and "另有 1 题找不到金标的位置" in str(report)
+
+
+def test_a_full_width_thousand_is_the_same_number():
+    assert ev.says("上限１，０００元", "1,000 元") and ev.says("上限 1,000 元", "１，０００元")
+    assert not ev.says("第 1，000 号", "1000")
+
+
+@pytest.mark.parametrize("value", ["高", None, float("nan")])
+def test_a_threshold_is_not_picked_from_scores_that_are_no_numbers(value):
+    scores = {"一": 0.9, "n二": 0.1}
+    searcher = scored(scores)
+    asked = tuned(scores)
+    plain = searcher.search
+    searcher.search = lambda query, k=3: [dataclasses.replace(hit, details={"dense": value}) for hit in plain(query, k)]
+    with pytest.raises(RagLessonsError, match=r"dense.*要是一个数"):
+        ev.calibrate_refusal(searcher, asked)
+
+
+@pytest.mark.parametrize("differences", [None, 5, [], ["a"], [[1, 0]], [float("nan")]])
+def test_differences_are_numbers_one_a_question(differences):
+    for use in (lambda: ev.questions_needed(differences), lambda: ev.chance_to_see(differences, 5)):
+        with pytest.raises(RagLessonsError, match="逐题的差"):
+            use()
