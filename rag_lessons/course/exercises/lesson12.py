@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from rag_lessons.course.checks import Case, Exercise, Wrong, case
 
