@@ -1,5 +1,6 @@
 """在真的浏览器里点答案的编号：没有信任过的 notebook（JupyterLab）和导出的网页，都要点得开。"""
 
+import contextlib
 import json
 import os
 import shutil
@@ -64,8 +65,8 @@ def lab(folder):
 def _address(process, runtime, log):
     for _ in range(240):
         for file in runtime.glob("jpserver-*.json"):
-            url = json.loads(file.read_text(encoding="utf-8") or "{}").get("url")
-            if url:
+            with contextlib.suppress(ValueError, OSError):      # 文件写到一半，或者已经写好、还没开始听
+                url = json.loads(file.read_text(encoding="utf-8"))["url"]
                 with urllib.request.urlopen(url + "api", timeout=10):
                     return url + "lab/tree/a.ipynb"
         if process.poll() is not None:
