@@ -124,6 +124,7 @@ def _lint_cases() -> list[Case]:
         case("找不到，又照抄", "礼品单件的价值上限在哪里写着？", "礼品单件的价值上限在 500 元以内", book),
         case("出现两次，又照抄", "三天内在行政部登记是谁的事？", "三天内在行政部登记", book + "三天内在行政部登记。"),
         case("问题很短", "能收吗", gift, book),
+        case("末尾两个字碰巧一样", "送来的月饼要不要登记", gift, book),
     ]
 
 
@@ -143,6 +144,12 @@ _LINT = Exercise(
         Wrong("找到了说找不到", _variant(missing=lambda n: n > 0, twice=lambda n: n > 1), "反了：text.count(quote) 是 0 才叫「找不到」。"),
         Wrong("七个字就算", _variant(size=7), "连着七个字还不算照抄：要八个或更多。"),
         Wrong("九个字才算", _variant(size=9), "正好连着八个字也算照抄：你要到九个才算。"),
+        Wrong(
+            "末尾不满八个字的也比",
+            lambda question, quote, text: [p for p in lint(question, quote, text) if p != "照抄"]
+            + (["照抄"] if any(question[i:i + COPIED] in quote for i in range(len(question))) else []),
+            "起点走过头了：末尾的切片不满八个字，碰巧在原句里也算成了照抄。最后一个起点是 len(question) - 8。",
+        ),
         Wrong("漏了最后一段", _variant(stop=1), "问题末尾那一段没查到：起点要一直走到 len(question) - 8。"),
         Wrong("拿全文来比", _variant(where="text"), "照抄是和原句比，不是和全文比：别处有同样的话，不是这道题的毛病。"),
         Wrong(
@@ -154,6 +161,11 @@ _LINT = Exercise(
             "找不到就不往下查",
             lambda question, quote, text: ["找不到"] if quote not in text else lint(question, quote, text),
             "找不到原句的题，照样要查照抄：几样毛病可以同时有。",
+        ),
+        Wrong(
+            "查到一样就返回",
+            lambda question, quote, text: lint(question, quote, text)[:1],
+            "查到一样就返回了：几样毛病可以同时有，都要列出来。",
         ),
         Wrong(
             "照抄放在前面",
