@@ -78,6 +78,10 @@ _EXPLAIN = Exercise(
             lambda outputs, wanted: all(isinstance(o, float | int) for o in outputs),
             "你返回的是总分；这里要一个词一个词地列出来。",
         ),
+        (
+            lambda outputs, wanted: any(outputs) and all(isinstance(one, str) for o in outputs if isinstance(o, list) for one in o),
+            "你只列了词；每一项要 (词, 分数) 两样。",
+        ),
     ],
     wrong=[
         Wrong("重复的只算一次", lambda q, d, c: _sorted({w: bm25_score([w], d, c) for w in q}),
@@ -149,6 +153,10 @@ _FUSE = Exercise(
     cases=_fuse_cases,
     diagnoses=[
         (lambda outputs, wanted: all(isinstance(o, dict) for o in outputs), "你返回的是分数；要 id 的列表，从高到低。"),
+        (
+            lambda outputs, wanted: all(isinstance(one, tuple | list) for o in outputs for one in o),
+            "每一项带着分数；只要 id，从高到低。",
+        ),
         (
             lambda outputs, wanted: all(set(o) <= set(w) and len(o) < len(w) for o, w in zip(outputs[:2], wanted[:2], strict=True)),
             "有的块不见了：只被一路找到的也要留下，另一路算 0。",
@@ -236,6 +244,8 @@ _CHOOSE = Exercise(
         Wrong("在 tune 上报", lambda t, r: _told(t, _best(t, sorted(t)), _best(t, [0, 1])),
               "差是在 tune 上算的：照着它挑的，再拿它报，总是偏好看。报要用 report。"),
         Wrong("区间没有配对", _unpaired, "区间没有逐题相减：用 paired_interval(强的那一路, 挑中的)。"),
+        Wrong("报了得分", lambda t, r: [_best(t, sorted(t)), float(np.mean(r[_best(t, sorted(t))])), *choose(t, r)[2:]],
+              "第二个数报成了挑中的 α 的得分；这里要差：再减去单干的得分。"),
         Wrong("减反了", lambda t, r: [v if n == 0 else -v for n, v in enumerate(np.array(choose(t, r))[[0, 1, 3, 2]].tolist())],
               "减反了：挑中的 α 减去单干，变好是正数。"),
         Wrong("和弱的比", lambda t, r: _told(r, _best(t, sorted(t)), min([0, 1], key=lambda a: np.mean(t[a]))),
