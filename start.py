@@ -35,6 +35,7 @@ USAGE = """\
   python start.py test                全部测试、代码检查、每本 notebook 重跑比对
   python start.py run [--write] [03]  按次序执行课程，列出用时和结果；--write 写回输出
   python start.py bench               性能测试
+  python start.py book [DIR]          把全部课程做成网页，放进 DIR（默认 my/book），只读、断网也能看
   python start.py wheelhouse DIR      把要下载的东西全放进 DIR，给没有网络的教室
 
 选项（可以和上面的命令一起用）：
@@ -618,6 +619,11 @@ def bench(names: list[str], wheelhouse: Path | None) -> int:
     return code
 
 
+def book(folder: Path, level: str, wheelhouse: Path | None) -> int:
+    prepare(Steps(4), level, wheelhouse)
+    return run([PYTHON, "-m", "rag_lessons.course.book", folder])
+
+
 # ---------- 命令行 ----------
 
 
@@ -665,6 +671,8 @@ def main(arguments: list[str]) -> int:
         return run_lessons(arguments, level, wheelhouse)
     if command == "bench":
         return bench(arguments, wheelhouse)
+    if command == "book" and len(arguments) <= 1 and not (arguments and arguments[0].startswith("-")):
+        return book(Path(arguments[0]).expanduser().resolve() if arguments else MY / "book", level, wheelhouse)
     if command in ("doctor", "fetch-model"):
         if venv_version() is None or "package" not in read_stamp():
             raise StartError("环境还没有装好。请先运行一次 python start.py。")

@@ -291,6 +291,17 @@ def test_missing_argument_is_named(start_py: ModuleType, arguments: list[str], w
     assert len(str(error.value).splitlines()) == 1
 
 
+@pytest.mark.parametrize("arguments", [["book"], ["book", "网页"]])
+def test_book_is_made_where_asked(start_py: ModuleType, monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
+    seen: list[list] = []
+    monkeypatch.setattr(start_py, "prepare", lambda *_, **__: None)
+    monkeypatch.setattr(start_py, "run", lambda command: seen.append(command) or 0)
+    assert start_py.main(arguments) == 0
+    (command,) = seen
+    assert command[1:3] == ["-m", "rag_lessons.course.book"]
+    assert command[3] == (Path("网页").resolve() if len(arguments) == 2 else start_py.MY / "book")
+
+
 @pytest.mark.parametrize("folder", [None, "/somewhere"])
 def test_run_uses_the_everyday_cache(start_py: ModuleType, monkeypatch: pytest.MonkeyPatch, folder: str | None) -> None:
     seen: list[dict[str, str]] = []
