@@ -193,19 +193,14 @@ class VectorIndex:
         k = check_k(k)
         threshold = None if threshold is None else check_number(threshold, "threshold")
         check_where(where)
-        vector = _query_vector(vector)
         chunks, matrix, _ = self._held
+        vector = query_vector(vector, matrix.shape[1] if chunks else None)
         if not chunks:
             return []
-        if vector.shape != (matrix.shape[1],):
-            raise RagLessonsError(f"向量的形状应是 ({matrix.shape[1]},)，收到 {vector.shape}；是不是换了模型？")
-        length = float(np.linalg.norm(vector))
-        if not np.isfinite(length) or length == 0:
-            raise RagLessonsError("查询向量是零或含 NaN，没有方向可比；请检查嵌入器的返回值。")
         if where is not None:
             rows = [i for i, chunk in enumerate(chunks) if allows(where, chunk)]
             chunks, matrix = [chunks[i] for i in rows], matrix[rows]
-        found = cosine_top_k(matrix, vector / np.float32(length), k)
+        found = cosine_top_k(matrix, vector, k)
         kept = [(i, score) for i, score in found if threshold is None or score >= threshold]
         return [
             Hit(chunks[i], score, rank, {"dense": score})
@@ -298,8 +293,11 @@ class VectorIndex:
         return index
 
 
-def _query_vector(vector: object) -> FloatArray:
-    """查询向量 → float32；不是一串实数时抛出 RagLessonsError。极大、极小的数先缩到 1 附近，免得溢出。"""
+def query_vector(vector: object, dim: int | None) -> FloatArray:
+    """查询向量 → 单位长度的 float32 (dim,)；dim 是 None 时不看维数。
+
+    不是一串实数、维数不对、没有方向（零或含 NaN）时抛出 RagLessonsError。极大、极小的数先缩到 1 附近，免得溢出。
+    """
     try:
         raw = np.asarray(vector)
         if raw.dtype.kind not in "fiuO":        # 文字、复数、True/False 都不是向量
@@ -307,10 +305,16 @@ def _query_vector(vector: object) -> FloatArray:
         wide = raw.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
         raise RagLessonsError("查询向量要是一串数；文字请用 search(query)。") from None
+    if dim is not None and wide.shape != (dim,):
+        raise RagLessonsError(f"向量的形状应是 ({dim},)，收到 {wide.shape}；是不是换了模型？")
     largest = float(np.abs(wide).max(initial=0.0))
     if np.isfinite(largest) and largest and not 1e-15 < largest < 1e15:
         wide = wide / largest
-    return wide.astype(np.float32)
+    narrow = wide.astype(np.float32)
+    length = float(np.linalg.norm(narrow))
+    if dim is not None and (not np.isfinite(length) or length == 0):
+        raise RagLessonsError("查询向量是零或含 NaN，没有方向可比；请检查嵌入器的返回值。")
+    return narrow / np.float32(length) if length else narrow
 
 
 def _plain(value: Any) -> Any:
