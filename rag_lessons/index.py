@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
+import time
 import uuid
 import zipfile
 import zlib
@@ -26,6 +28,7 @@ from rag_lessons.types import Chunk, Hit, RagLessonsError, check_hits, check_num
 Where = Callable[[Chunk], bool]
 # 索引文件的格式版本；格式变了就加一，旧文件会得到一句说明而不是乱码
 FILE_VERSION = 1
+LEFTOVER_SECONDS = 3600     # 旁边那些没写完的文件，过了这么久才当作没人要
 
 
 def cosine_top_k(matrix: FloatArray, vector: FloatArray, k: int) -> list[tuple[int, float]]:
@@ -247,7 +250,7 @@ class VectorIndex:
             raise RagLessonsError(f"{path} 是文件夹；请写上文件名，例如 {path / 'index.zip'}。")
         meta = {"version": FILE_VERSION, "space": self.space, "chunks": [asdict(chunk) for chunk in chunks]}
         described = json.dumps(meta, ensure_ascii=False, default=_plain).encode("utf-8", "surrogatepass")
-        part_file = path.with_name(f".{uuid.uuid4().hex}.part")
+        part_file = path.with_name(f"{_part_prefix(path)}{uuid.uuid4().hex}.part")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with part_file.open("xb") as file, zipfile.ZipFile(file, "w") as archive:
@@ -255,6 +258,7 @@ class VectorIndex:
                 with archive.open("vectors.npy", "w", force_zip64=True) as part:
                     np.lib.format.write_array(part, vectors, allow_pickle=False)
             part_file.replace(path)
+            _sweep(path)
         except OSError as error:
             raise RagLessonsError(f"{path} 写不进去（{error.strerror or error}）；请检查权限和剩余空间，或换一个位置。") from None
         finally:
@@ -315,6 +319,19 @@ def query_vector(vector: object, dim: int | None) -> FloatArray:
     if dim is not None and (not np.isfinite(length) or length == 0):
         raise RagLessonsError("查询向量是零或含 NaN，没有方向可比；请检查嵌入器的返回值。")
     return narrow / np.float32(length) if length else narrow
+
+
+def _part_prefix(path: Path) -> str:
+    """没写完的文件的名字怎么开头：认得出是哪个索引的，又不比原来的名字长多少。"""
+    return f".{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:12]}-"
+
+
+def _sweep(path: Path) -> None:
+    """收走写到一半被杀时留在旁边的文件；太新的也许别的程序正在写，留着。"""
+    for left in path.parent.glob(f"{_part_prefix(path)}*.part"):
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > LEFTOVER_SECONDS:
+                left.unlink()
 
 
 def _plain(value: Any) -> Any:
