@@ -395,9 +395,11 @@ def test_a_second_program_is_refused_and_a_killed_one_is_cleaned_up(tmp_path):
         child.kill()
         child.communicate()
     assert postgres_processes(tmp_path)                     # 被杀的程序来不及停它
+    sockets = Path((tmp_path / "pg" / "postmaster.pid").read_text(encoding="utf-8").splitlines()[4])
+    assert sockets.is_dir()
     with PgvectorStore(ToyEmbedder(), tmp_path / "pg") as store:
         assert [hit.chunk.text for hit in store.search("年假")] == ["年假有五天"]     # 写完的还在
-    assert not postgres_processes(tmp_path)
+    assert not postgres_processes(tmp_path) and not sockets.exists()
 
 
 def test_pgvector_at_an_address_is_the_same_store(tmp_path):
@@ -447,6 +449,28 @@ def test_milvus_refuses_a_chunk_it_cannot_hold(tmp_path):
         assert len(store) == 0
     with pytest.raises(RagLessonsError, match="kind"):
         MilvusStore(ToyEmbedder(), tmp_path / "m.db", kind="树")
+
+
+def test_milvus_lite_stops_with_its_last_user(tmp_path):
+    """两个人开着同一个文件：一个走了另一个照用；都走了，服务停下，删掉的文件夹到程序结束也不会再冒出来。"""
+    need("milvus")
+    code = """
+import shutil, sys
+from rag_lessons import Chunk, ToyEmbedder
+from rag_lessons.stores import MilvusStore
+from milvus_lite.server_manager import server_manager_instance as manager
+path = sys.argv[1]
+one, two = MilvusStore(ToyEmbedder(), path), MilvusStore(ToyEmbedder(), path)
+one.upsert([Chunk("年假有五天", "a.md", 0, 5)])
+one.close()
+two.upsert([Chunk("报销要发票", "b.md", 0, 5)])
+assert len(manager._servers) == 1
+two.close()
+assert not manager._servers
+shutil.rmtree(path)
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "m.db")], capture_output=True, text=True, encoding="utf-8")
+    assert (done.returncode, done.stderr) == (0, "") and not list(tmp_path.iterdir())
 
 
 def test_faiss_file_is_whole_or_refused(tmp_path, corpus):

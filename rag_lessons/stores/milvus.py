@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -19,6 +20,14 @@ from rag_lessons.types import Chunk, RagLessonsError
 PAGE = 10_000
 MOST_BYTES = 65_535         # VARCHAR 的上限
 MOST_K = 16_384             # 一次检索最多要几条
+
+
+_users: Counter[str] = Counter()      # 每个文件，这个程序里有几个人开着
+
+
+def stop_lite(path: str | os.PathLike[str]) -> None:
+    """停下一个文件上的 Milvus Lite。它是这个进程里的一个服务，MilvusClient.close() 只断开连接，不停它。"""
+    load("milvus_lite.server_manager", "milvus-lite").server_manager_instance.release_server(str(path))
 
 
 class MilvusStore(Store):
@@ -50,6 +59,8 @@ class MilvusStore(Store):
         if not self._remote:
             load("milvus_lite", "milvus-lite")
             as_path(self.uri).parent.mkdir(parents=True, exist_ok=True)
+            _users[self.uri] += 1
+            self._closers.callback(self._release)
         logging.getLogger("pymilvus.client.iterator.query_iterator").setLevel(logging.ERROR)      # Milvus Lite 没有它要的时间戳，每次都警告
         self._client = module.MilvusClient(self.uri, token=self._token)
         self._closers.callback(self._client.close)
@@ -65,6 +76,12 @@ class MilvusStore(Store):
             self._client.create_collection(NAME, schema=schema, index_params=index, consistency_level="Strong", properties=settings)
         self._check_stored(stored_space(self._client.describe_collection(NAME)["properties"]))
         self._client.load_collection(NAME)
+
+    def _release(self) -> None:
+        _users[self.uri] -= 1
+        if not _users[self.uri]:
+            del _users[self.uri]
+            stop_lite(self.uri)
 
     def _stored(self) -> Iterable[Chunk]:
         pages = self._client.query_iterator(NAME, filter='id != ""', output_fields=["chunk"], batch_size=PAGE)

