@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn
 
 
 class _Help(argparse.HelpFormatter):
@@ -43,12 +45,134 @@ def fetch_model(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def ask(arguments: argparse.Namespace) -> int:
+    """建好（或更新）文件夹的索引，回答一个问题；没有写问题时，在终端里一问一答。"""
+    from rag_lessons.embedding import CachedEmbedder, get_embedder
+    from rag_lessons.folder import open_folder
+    from rag_lessons.index import check_k, check_question
+    from rag_lessons.types import RagLessonsError
+
+    check_k(arguments.k)
+    if arguments.question is not None:
+        check_question(arguments.question)
+    elif arguments.json or not sys.stdin.isatty():
+        raise RagLessonsError('要写一个问题，例如 python -m rag_lessons ask "报销要几天" --docs 我的资料。')
+    embedder = CachedEmbedder(get_embedder())
+    try:
+        with _warnings_as_lines():
+            opened = open_folder(arguments.docs, embedder)
+    except KeyboardInterrupt:
+        done = f"算好的 {embedder.misses} 条向量留着，" if embedder.misses else ""
+        print(f"已停止。{done}再运行一次会接着做。", file=sys.stderr)
+        return 130
+    if arguments.verbose or opened.counts.added or opened.counts.removed or opened.files.read:
+        print(opened, file=sys.stderr)
+    if arguments.verbose:
+        print(f"索引在 {opened.home or '内存里'}；嵌入 {embedder.space}。", file=sys.stderr)
+    answer = _answerer(arguments, opened)
+    if arguments.question is not None:
+        answer(arguments.question)
+        return 0
+    print("一行一个问题；Ctrl-C 或 Ctrl-D 离开。", file=sys.stderr)
+    while True:
+        try:
+            question = input("问题> ").strip()
+        except (EOFError, KeyboardInterrupt):
+            print(file=sys.stderr)
+            return 0
+        if question:
+            try:
+                answer(question)
+            except RagLessonsError as error:
+                print(error, file=sys.stderr)
+
+
+def _answerer(arguments: argparse.Namespace, opened: Any) -> Callable[[str], None]:
+    """问题 → 打印答案。"""
+    from fnmatch import fnmatch
+
+    from rag_lessons.chat import get_chat
+    from rag_lessons.generation import ChatGenerator, ExtractiveGenerator
+    from rag_lessons.retrieval import below
+
+    chat = get_chat()
+    generator = ExtractiveGenerator() if chat is None else ChatGenerator(chat)
+    refuse = None if arguments.min_score is None else below(arguments.min_score)
+    where = None
+    if arguments.only:
+        where = lambda chunk: any(fnmatch(chunk.source if "/" in p else chunk.source.rpartition("/")[2], p) for p in arguments.only)  # noqa: E731
+
+    def answer(question: str) -> None:
+        found = opened.ask(question, generator, arguments.k, refuse, where)
+        if arguments.json:
+            import json
+
+            print(json.dumps(described(question, found, opened), ensure_ascii=False, indent=1))
+            return
+        print(found)
+        if chat is None and found.citations:
+            print("\n（离线：上面是从资料里抄的原句，没有模型读过；资料里到底有没有答案，请点开出处看。）")
+
+    return answer
+
+
+def described(question: str, answer: Any, opened: Any) -> dict[str, Any]:
+    """``--json`` 的内容：键是固定的，以后只会加，不会改。"""
+    cited = {citation.number for citation in answer.citations}
+    return {
+        "question": question,
+        "answer": answer.text,
+        "refused": answer.refused,
+        "missing": list(answer.missing),
+        "sources": [
+            {
+                "number": hit.rank, "cited": hit.rank in cited, "file": hit.chunk.source, "line": hit.chunk.line,
+                "page": hit.chunk.metadata.get("page"), "headings": list(hit.chunk.headings),
+                "score": hit.score, "text": hit.chunk.text,
+            }
+            for hit in answer.hits
+        ],
+        "index": {
+            "files_read": opened.files.read, "files_kept": opened.files.kept, "files_gone": opened.files.gone,
+            "files_failed": opened.files.failed, "chunks": len(opened), "chunks_added": opened.counts.added,
+            "problems": list(opened.problems),
+        },
+    }  # fmt: skip
+
+
+@contextlib.contextmanager
+def _warnings_as_lines() -> Iterator[None]:
+    """警告写成一行一条，不带文件名和行号。"""
+    import warnings
+
+    before = warnings.showwarning
+    with warnings.catch_warnings():
+        from rag_lessons.types import RagLessonsWarning
+
+        warnings.simplefilter("always", RagLessonsWarning)
+        warnings.showwarning = lambda message, *_, **__: print(message, file=sys.stderr)
+        try:
+            yield
+        finally:
+            warnings.showwarning = before
+
+
 def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="python -m rag_lessons", description="从零手写 RAG：课程的命令行工具。")
     commands = parser.add_subparsers(metavar="命令", required=True, parser_class=_Parser)
 
     command = commands.add_parser("doctor", help="检查环境：Python、依赖、字体、权重、密钥，逐项给出对策")
     command.set_defaults(run=doctor)
+
+    command = commands.add_parser("ask", help="问一个文件夹：建好或更新索引，给出带文件和行号的答案")
+    command.add_argument("question", nargs="?", metavar="问题", help="不写就在终端里一问一答")
+    command.add_argument("--docs", required=True, metavar="文件夹", help="资料所在的文件夹")
+    command.add_argument("--k", type=int, default=5, metavar="几块", help="取几块资料，默认 5")
+    command.add_argument("--only", action="append", metavar="模式", help='只在这些文件里找，例如 "*.md"、"制度/*"；可以写几次')
+    command.add_argument("--min-score", type=float, metavar="余弦", help="最像的一块还低于它就拒答；默认不看（第 07 课：一条线分不干净）")
+    command.add_argument("--json", action="store_true", help="答案和出处写成一个 JSON，其余的话都在 stderr")
+    command.add_argument("--verbose", action="store_true", help="说出索引在哪里、这次读了几份文件")
+    command.set_defaults(run=ask)
 
     command = commands.add_parser("fetch-model", help="取得 e5 的权重文件，核对后放进缓存文件夹")
     command.add_argument("--force", action="store_true", help="已有也重新取一份")
@@ -72,6 +196,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(error, file=sys.stderr)
             return 1
         raise
+    except BrokenPipeError:                 # 后面接的 head 之类先走了
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except OSError as error:
         print(f"读写文件时出错：{error}；请检查磁盘空间和权限。", file=sys.stderr)
         return 1

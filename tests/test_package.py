@@ -18,7 +18,7 @@ ORDER = [
     "tracing", "types", "paths", "settings", "progress", "service",
     "loading.text", "loading.clean", "loading.markdown", "loading.html", "loading.word", "loading.layout", "loading.pdf", "loading",
     "embedding.base", "embedding.toy", "embedding.fetch", "embedding.e5", "embedding.api", "embedding.cache", "embedding",
-    "chunking.base", "chunking.simple", "chunking.recursive", "chunking.structure", "chunking.meaning", "chunking", "index", "keyword", "retrieval.base", "retrieval.refusal", "retrieval.length", "retrieval.fusion", "retrieval.diversity", "retrieval.rerank", "retrieval.parents", "retrieval.feedback", "retrieval.rewriting", "retrieval", "prompting", "messages", "chat", "generation", "evaluation.golden", "evaluation.metrics", "evaluation.intervals", "evaluation.report", "evaluation.refusal", "evaluation.answers", "evaluation", "pipeline", "agent", "stores.base", "stores.faiss", "stores.chroma", "stores.qdrant", "stores.milvus", "stores.postgres", "stores.pgvector", "stores",
+    "chunking.base", "chunking.simple", "chunking.recursive", "chunking.structure", "chunking.meaning", "chunking", "index", "keyword", "retrieval.base", "retrieval.refusal", "retrieval.length", "retrieval.fusion", "retrieval.diversity", "retrieval.rerank", "retrieval.parents", "retrieval.feedback", "retrieval.rewriting", "retrieval", "prompting", "messages", "chat", "generation", "evaluation.golden", "evaluation.metrics", "evaluation.intervals", "evaluation.report", "evaluation.refusal", "evaluation.answers", "evaluation", "pipeline", "folder", "agent", "stores.base", "stores.faiss", "stores.chroma", "stores.qdrant", "stores.milvus", "stores.postgres", "stores.pgvector", "stores",
 ]
 
 

@@ -21,7 +21,7 @@ from rag_lessons.loading.word import read_word
 from rag_lessons.paths import as_path
 from rag_lessons.types import Document, RagLessonsError, RagLessonsWarning
 
-__all__ = ["decode", "is_junk", "load_document", "load_folder"]
+__all__ = ["decode", "folder_files", "is_junk", "load_document", "load_folder"]
 
 # 工具和系统留下的东西，从来不是资料
 JUNK_FOLDERS = frozenset({"__pycache__", "node_modules", "__MACOSX", "venv"})
@@ -45,13 +45,16 @@ OTHER_FORMATS = {
 }  # fmt: skip
 
 
-def load_document(path: str | os.PathLike[str], *, encoding: str | None = None) -> Document:
+def load_document(
+    path: str | os.PathLike[str], *, encoding: str | None = None, source: str | None = None
+) -> Document:
     """读一份文件：纯文本、HTML、PDF、Word（.docx）。``source`` 是文件名；要相对文件夹的路径请用 load_folder。
 
     参数
     ----
     path : 文件路径。
     encoding : 文本和网页的编码；不写时按固定次序严格试，见 ``rag_lessons.loading.text``。PDF 和 Word 用不到它。
+    source : 文档的来源；不写就是文件名。
 
     返回的 ``text`` 已经清理过：部首区的字换成普通汉字；PDF 去了页眉页脚、理顺了双栏、接上了断行。
     ``metadata`` 里，网页和 Word 有 ``title``，PDF 有 ``page_starts``（每一页从第几个字开始）。
@@ -60,7 +63,7 @@ def load_document(path: str | os.PathLike[str], *, encoding: str | None = None) 
     PDF 里有几页是空白或乱码时，给一条 RagLessonsWarning，那几页不读。
     """
     path = as_path(path)
-    return _load(path, readable_name(path.name), encoding)
+    return _load(path, readable_name(path.name) if source is None else source, encoding)
 
 
 def _load(path: Path, source: str, encoding: str | None = None) -> Document:
@@ -120,6 +123,12 @@ def is_junk(name: str) -> bool:
     )
 
 
+def folder_files(folder: Path) -> Iterator[tuple[Path, str]]:
+    """folder 下的全部文件，连同各自的来源（相对路径，NFC）；次序由文件系统定。"""
+    for file in _walk(folder):
+        yield file, unicodedata.normalize("NFC", readable_name(file.relative_to(folder).as_posix()))
+
+
 def _walk(folder: Path) -> Iterator[Path]:
     """folder 下的全部文件；不进垃圾文件夹，也不跟着指回上层的链接打转。"""
     def refuse(error: OSError) -> None:
@@ -151,8 +160,7 @@ def load_folder(
         raise RagLessonsError(f"{folder} 是文件；读一份文件请用 load_document。")
     wanted = [patterns] if isinstance(patterns, str) else list(patterns) if patterns is not None else None
     documents = []
-    for file in _walk(folder):
-        source = unicodedata.normalize("NFC", readable_name(file.relative_to(folder).as_posix()))
+    for file, source in folder_files(folder):
         name = PurePosixPath(source).name
         if wanted is not None and not any(fnmatch(source if "/" in p else name, p) for p in wanted):
             continue
