@@ -59,6 +59,7 @@ _HOMES = {
     "ExtractiveGenerator": "generation",
     "ChatGenerator": "generation",
     "ask": "pipeline",
+    "open_folder": "folder",
     "load_golden": "evaluation",
     "evaluate": "evaluation",
     "compare_reports": "evaluation",
