@@ -27,6 +27,7 @@ from rag_lessons import (
 from rag_lessons.course.diagnosis import enough, likeness, luck, proportion_interval, report_card, solved
 from rag_lessons.course.labelling import QuestionForm, load_questions, shared_pairs
 from rag_lessons.evaluation import Gold, Question
+from rag_lessons.folder import open_folder
 
 # 十件事，两两没有共同的字对；每件事一句原句、一个照着问的问题
 FACTS = [
@@ -180,8 +181,11 @@ def test_unanswerable_questions_get_answered():
 
 
 def test_a_line_that_refuses_everything_is_seen():
-    card = report_card(toy(whole(documents())), questions(), k=3, refuse=below(2.0))
+    searcher = toy(whole(documents()))
+    card = report_card(searcher, questions(), k=3, refuse=below(2.0))
     assert card.done == 0 and all(line.lost == "找全了，却拒答了" for line in card.lines)
+    assert card.first.name == "撤掉拒答的线" and card.certain and card.first.refuse is None
+    assert [t.name for t in card.trials] == ["撤掉拒答的线"]                         # 检索没有坏，不去试检索的改法
 
 
 def test_thin_evidence_is_called_thin():
@@ -223,11 +227,11 @@ def test_every_claim_is_what_really_happens():
     assert [t.net for t in card.trials] == sorted((t.net for t in card.trials), reverse=True)
 
 
-def test_folder_index_is_taken_apart():
-    class Folder:
-        searcher, documents = toy(whole(documents())), documents()
-
-    assert report_card(Folder(), questions(), k=3).done == 10
+def test_folder_index_is_taken_apart(tmp_path):
+    for document in documents()[:7]:
+        (tmp_path / document.source).write_text(document.text, encoding="utf-8")
+    card = report_card(open_folder(tmp_path, ToyEmbedder(4096), store=False), questions(), k=3)
+    assert card.done == 7 and card.first.name == "把文件读对" and card.first.mended == ("q08", "q09", "q10")
 
 
 def test_text_is_escaped_in_html():

@@ -246,6 +246,10 @@ class ReportCard:
                 found.append(f"{name}：{sum(some)} / {len(some)}，真的比例大概在 {low:.0%} 到 {high:.0%} 之间（95% 区间）")
             else:
                 found.append(f"{name}：一题也没有出，这一项不知道")
+        kinds: dict[str, list[bool]] = {}
+        for line in self.lines:
+            kinds.setdefault(TYPES.get(line.question.type, line.question.type), []).append(line.done)
+        found.append("按题型：" + "，".join(f"{kind} {sum(some)} / {len(some)}" for kind, some in sorted(kinds.items())))
         low, high = proportion_interval(self.done, len(self))
         apart = f"{len(self)} 题的区间宽 {100 * (high - low):.0f} 个百分点"
         return [*found, f"{apart}：看得出大毛病，分不出小差别。"]
@@ -340,8 +344,8 @@ def _examiner(searcher: Any, questions: Iterable[Question], k: int, documents: I
               refuse: Refuse | None) -> _Examiner:
     """查清递进来的东西；FolderIndex 拆成检索器和文档。"""
     inner = getattr(searcher, "searcher", None)
-    if not callable(getattr(searcher, "search", None)) and callable(getattr(inner, "search", None)):
-        documents = getattr(searcher, "documents", None) if documents is None else documents
+    if callable(getattr(inner, "search", None)) and hasattr(searcher, "documents"):
+        documents = searcher.documents if documents is None else documents
         searcher = inner
     check_searcher(searcher)
     if refuse is not None and not callable(refuse):
@@ -403,7 +407,7 @@ class _Examiner:
 
     def trial(self, name: str, why: str, searcher: Any, k: int | None = None, refuse: Refuse | None = None,
               answers: _Answers | None = None, fact: bool = False) -> Trial:
-        k, refuse = k or self.k, refuse or self.refuse
+        k, refuse = k or self.k, refuse or (self.refuse if answers is None else None)
         answers = answers or self.ask(searcher, k, refuse)
         moved = {q.id: answers.done[q.id] - self.base.done[q.id] for q in self.questions}
         return Trial(
@@ -451,8 +455,8 @@ class _Examiner:
 
     def missed(self, most: int | None = None) -> list[Question]:
         """有答案、没找全的题；most 是只要名次在它以内的。"""
-        failed = [q for q in self.questions if q.gold and q.id in self.spans and not self.base.done[q.id]]
-        return [q for q in failed if most is None or (self.base.ranks[q.id] or math.inf) <= most]
+        ranks = {q: self.base.ranks[q.id] or math.inf for q in self.questions if q.gold and q.id in self.spans}
+        return [q for q, rank in ranks.items() if self.k < rank and (most is None or rank <= most)]
 
     # ------------------------------------------------------------ 试
 
@@ -477,15 +481,20 @@ class _Examiner:
         if searcher is None:
             self.skipped.append(f"补上没读到的文字：{why}这种检索器不会重建，没法试；先把文件读好。")
             return
-        yield self.trial("把文件读对", why, searcher, answers=self.ask(searcher, self.k, self.refuse, spans, texts), fact=True)
+        yield self.trial("把文件读对", why, searcher, refuse=self.refuse, answers=self.ask(searcher, self.k, self.refuse, spans, texts), fact=True)
 
     def refusal(self) -> Iterator[Trial]:
-        """没有答案的题没有拒答：换一条线，线用别的题来定，再拿来判这一题。"""
+        """拒答拒错了：撤掉线；或换一条，线用别的题来定，再拿来判这一题。"""
         without = [q for q in self.questions if not q.gold]
-        wrong = [q for q in without if not self.base.done[q.id]]
+        loose = [q for q in without if not self.base.done[q.id]]
+        strict = [q for q in self.questions if q.gold and not self.base.done[q.id] and (self.base.ranks[q.id] or math.inf) <= self.k]
+        why = "，".join(filter(None, [loose and f"{len(without)} 道没有答案的题，{len(loose)} 道没有拒答",
+                                     strict and f"有 {len(strict)} 题明明找全了，却拒答了"])) + "。"
+        if strict:
+            yield self.trial("撤掉拒答的线", why, self.searcher, answers=self.ask(self.searcher, self.k, None))
         if not without:
             self.skipped.append("拒答：没有答案的题一题也没有出，不知道该拒的拒不拒得住。")
-        if not wrong:
+        if not loose and not strict:
             return
         if len(without) < 2 or len(without) > len(self.questions) - 2:
             self.skipped.append("拒答的线：要有答案的、没有答案的题各两道以上，才能用别的题定线、再判这一题。")
@@ -505,7 +514,6 @@ class _Examiner:
         except RagLessonsError as error:
             self.skipped.append(f"拒答的线：{error}")
             return
-        why = f"{len(without)} 道没有答案的题，{len(wrong)} 道没有拒答。"
         answers = _Answers(self.base.hits, self.base.ranks, done, self.base.chars)
         yield self.trial(f"拒答的线（{kind} 低于 {rule.threshold:g}）", why, self.searcher, refuse=rule.refuse, answers=answers)
 
@@ -568,7 +576,7 @@ class _Examiner:
     def chunking(self, chunkers: Mapping[str, Chunker] | None) -> Iterator[Trial]:
         """换切法。读的字不许比原来多出一成：块大了，就少取几块。"""
         cut = [q for q in self.missed() if self.cut(q)]
-        why = f"有 {len(cut)} 题的原句被切断，没有一块是完整的。" if cut else "原句都没有被切断；换个切法，标题和上下文跟着变。"
+        why = f"有 {len(cut)} 题的原句被切断，没有一块是完整的。" if cut else "原句都没有被切断；换切法试的是标题和上下文。"
         tried = dict(chunkers or {})
         if cut and not tried:
             size = max(len(chunk.text) for chunk in self.chunks)

@@ -1,4 +1,4 @@
-"""第 16 课的练习：是不是碰巧、先改哪一样。"""
+"""第 16 课的练习：是不是碰巧、先改哪一样、同样的篇幅取几块。"""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ _LUCK = Exercise(
         Wrong("两头都算", lambda m, b: min(1.0, 2 * luck(m, b)), "你把反过来那一头也算了：这里只问至少救回这么多，不用乘 2。"),
         Wrong("没有排法", lambda m, b: 0.5 ** m * 0.5 ** b, "只算了一种先后：救回的是哪几题有 math.comb(n, h) 种，要乘上。"),
         Wrong("只看救回的", lambda m, b: 0.5 ** m, "弄坏的没有算进来：动了的题是 mended + broken，两样都是抛出来的。"),
-        Wrong("弄反了", lambda m, b: luck(b, m), "救回和弄坏弄反了：要的是至少 mended 个正面。"),
-        Wrong("至多", lambda m, b: luck(b, m), "你数的是至多 mended 个正面。"),
+        Wrong("弄反了", lambda m, b: luck(b, m), "你数的是至多 mended 个正面，也就是把救回和弄坏弄反了：要的是至少 mended 个。"),
         Wrong("反面的机会", lambda m, b: 1 - luck(m, b), "这是不碰巧的机会：用 1 减回来。"),
         Wrong("占几成", lambda m, b: b / (m + b) if m + b else 1.0, "这是弄坏的占几成，不是机会：要数抛硬币的排法。"),
         Wrong("没除", lambda m, b: luck(m, b) * 2 ** (m + b), "还没有除以总数：n 题各有两面，一共 2 ** n 种。"),
@@ -83,6 +82,7 @@ _ADVICE = Exercise(
         case("救回多，弄坏也多", [("k 加倍", ["题1", "题2"], []), ("重排", ["题1", "题2", "题3", "题4"], ["题5", "题6", "题7"])]),
         case("一样多，要便宜的", [("k 加倍", ["题1"], []), ("重排", ["题2"], []), ("换切法", ["题3", "题4"], ["题5"])]),
         case("比例高，可是救回少", [("k 加倍", ["题1"], []), ("换切法", ["题1", "题2", "题3", "题4"], ["题5"])]),
+        case("先是比例低的", [("k 加倍", ["题1", "题2"], ["题3"]), ("重排", ["题4"], []), ("换切法", ["题1", "题2", "题3"], ["题5"])]),
         case("一样也不行", [("k 加倍", [], []), ("重排", ["题1"], ["题2"]), ("换切法", [], ["题3"])]),
         case("只有一样，越改越坏", [("重排", [], ["题1", "题2"])]),
         case("什么也没试", []),
@@ -102,4 +102,43 @@ _ADVICE = Exercise(
     follow_up="card.first 就是这样挑的；再往下问一句是不是碰巧。",
 )  # fmt: skip
 
-EXERCISES = [_LUCK, _ADVICE]
+# ---------------------------------------------------------------- 16.3 同样的篇幅取几块
+
+
+def same_budget(costs: list[float], budget: float) -> int:
+    return max(1, sum(cost <= 1.1 * budget for cost in costs))
+
+
+def _nearest(costs: list[float], budget: float) -> int:
+    return min(range(len(costs)), key=lambda i: abs(costs[i] - budget)) + 1
+
+
+_BUDGET = Exercise(
+    id="16.3",
+    title="同样的篇幅取几块",
+    reference=same_budget,
+    cases=[
+        case("小块，多取几块", [250, 500, 750, 1000, 1250], 1000),
+        case("大块，少取几块", [900, 1800, 2700, 3600], 2200),
+        case("多出一成以内，也算", [500, 1000, 1500, 2000], 1400),
+        case("离得近，可是超了", [700, 1400, 2100], 1900),
+        case("恰好一成", [100, 220, 330], 200),
+        case("全都取得起", [100, 200, 300], 5000),
+        case("一块都超了", [3000, 6000], 2000),
+    ],
+    wrong=[
+        Wrong("从 0 数", lambda costs, budget: max(1, sum(c <= 1.1 * budget for c in costs) - 1), "少了一块：costs 的第 0 个是取 1 块，块数是下标加 1。"),
+        Wrong("没有一成的余地", lambda costs, budget: max(1, sum(c <= budget for c in costs)), "多出一成以内也算：和 1.1 * budget 比。"),
+        Wrong("最接近的", _nearest, "最接近的可能超了：要的是不超过 1.1 倍里最多的。"),
+        Wrong("一块都超了给 0", lambda costs, budget: sum(c <= 1.1 * budget for c in costs), "一块都超了，也得取 1 块：外面套 max(1, …)。"),
+        Wrong("多一块", lambda costs, budget: min(len(costs), sum(c <= 1.1 * budget for c in costs) + 1), "多了一块，读的字超了：停在最后一个不超的。"),
+        Wrong("恰好的不算", lambda costs, budget: max(1, sum(c < 1.1 * budget - 1e-6 for c in costs)), "恰好多出一成的也算不超过：用 <=。"),
+        Wrong("返回字数", lambda costs, budget: max([c for c in costs if c <= 1.1 * budget], default=1), "要返回块数，不是字数。"),
+        Wrong("又加了一遍", lambda costs, budget: max(1, sum(sum(costs[:i + 1]) <= 1.1 * budget for i in range(len(costs)))), "costs 已经是取几块的总字数，不要再累加。"),
+        Wrong("拿每块的字数除", lambda costs, budget: max(1, round(budget / costs[0])), "拿第一块的字数去除，不管全表有多长，也会四舍五入到超出：按 costs 一个个比。"),
+        Wrong("先到先停", lambda costs, budget: next((i + 1 for i, c in enumerate(costs) if c <= 1.1 * budget), 1), "碰到第一个不超的就停了：要的是最多能取几块。"),
+    ],
+    follow_up="成绩单换切法时就是这样定块数的，所以手册按结构切取 9 块。",
+)  # fmt: skip
+
+EXERCISES = [_LUCK, _ADVICE, _BUDGET]
