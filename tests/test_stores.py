@@ -6,6 +6,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from pathlib import Path
@@ -76,6 +77,13 @@ def need(name):
         pytest.skip(reason)
     if reason:
         must_run(reason)
+
+
+@pytest.fixture
+def tmp_path():
+    """以 root 运行时 PostgreSQL 换一个用户，而每开一个 pytest 都把它的临时文件夹收成只有自己能进；所以放在别处。"""
+    with tempfile.TemporaryDirectory(prefix="rl-stores-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(scope="module")
@@ -402,6 +410,41 @@ def test_a_second_program_is_refused_and_a_killed_one_is_cleaned_up(tmp_path):
     assert not postgres_processes(tmp_path) and not sockets.exists()
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="只有以 root 运行时，PostgreSQL 才换用户")
+def test_postgres_as_root_does_not_open_folders_to_everyone(tmp_path):
+    """PostgreSQL 的用户走得过去就行：沿途的文件夹不变成人人可列。"""
+    need("pgvector")
+    private = tmp_path / "只有我 能看"
+    private.mkdir(mode=0o700)
+    with PgvectorStore(Words(8), private / "pg") as store:
+        store.upsert([Chunk("第 1", "a.md", 0, 3)])
+    with PgvectorStore(Words(8), private / "pg") as store:
+        assert len(store.search("问 1")) == 1
+    for folder in (private, tmp_path):
+        assert folder.stat().st_mode & 0o777 == 0o711
+
+
+def test_qdrant_writes_once_and_all_or_nothing(tmp_path, monkeypatch):
+    """几千个点一次提交；写到一半出错，重新打开是原来的样子。"""
+    need("qdrant")
+    chunks = [Chunk(f"第 {n}", "a.md", 10 * n, 10 * n + 3) for n in range(3000)]
+    with QdrantStore(Words(8), tmp_path / "q") as store:
+        store.upsert(chunks[:1])
+        written, upsert = [], store._client.upsert
+        monkeypatch.setattr(store._client, "upsert", lambda *a, **b: written.append(1) or (upsert(*a, **b) if len(written) == 1 else 1 / 0))
+        with pytest.raises(ZeroDivisionError):
+            store.upsert(chunks)
+        assert len(written) == 2 and len(store) == 1
+    with QdrantStore(Words(8), tmp_path / "q") as store:
+        assert store.chunks == chunks[:1]
+        start = time.monotonic()
+        store.upsert(chunks)
+        store.delete(chunks[:10])
+        assert time.monotonic() - start < 20
+    with QdrantStore(Words(8), tmp_path / "q") as store:
+        assert len(store) == 2990
+
+
 def test_pgvector_at_an_address_is_the_same_store(tmp_path):
     """uri 那条路：连到一个已经在跑的 PostgreSQL。"""
     need("pgvector")
@@ -568,9 +611,10 @@ def test_the_lesson_goes_on_without_them(tmp_path, monkeypatch, gone):
 
     (tmp_path / "sitecustomize.py").write_text(BLOCK.format(names=gone), encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     nb = read(find("A1").path)
     assert execute(nb, find("A1").path.parent) == ""
     said = "".join(output.get("text", "") for cell in nb.cells for output in cell.get("outputs", []))
     for name, modules in STORES.items():
         assert (f"没有装 {name}；请在课程文件夹里运行 python start.py --all" in said) == bool(gone & set(modules)), name
-    assert not postgres_processes("rl-a1-")
+    assert not postgres_processes(tmp_path)

@@ -10,9 +10,11 @@ import atexit
 import contextlib
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +83,8 @@ class LocalPostgres:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._owner.write_text(str(os.getpid()), encoding="utf-8")
         try:
-            self._server.ensure_pgdata_inited()
+            with _only_passable(*[self.folder, Path(self._server.bin_path)] * bool(self._server.system_user)):
+                self._server.ensure_pgdata_inited()
             self._stop_leftover()
             self._control("start", "-w", "-t", str(SECONDS), "-l", str(self.folder / "log"), "-o", self._options())
         except (OSError, subprocess.SubprocessError) as error:
@@ -119,6 +122,18 @@ class LocalPostgres:
         self._owner.unlink(missing_ok=True)
         if self._sockets is not None:
             shutil.rmtree(self._sockets, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _only_passable(*paths: Path) -> Iterator[None]:
+    """以 root 运行时，那个库把沿途的文件夹（/root 也在内）改成人人可列；改回来，只多一个「走得过去」。"""
+    before = {parent: parent.stat().st_mode for path in paths for parent in path.parents}
+    try:
+        yield
+    finally:
+        for parent, mode in before.items():
+            with contextlib.suppress(OSError):
+                parent.chmod(stat.S_IMODE(mode) | 0o011)
 
 
 @contextlib.contextmanager

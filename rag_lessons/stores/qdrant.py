@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sqlite3
 import uuid
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Self
 
 import numpy as np
 
@@ -69,17 +71,35 @@ class QdrantStore(Store):
                 return
 
     def _write(self, chunks: Sequence[Chunk], vectors: FloatArray) -> None:
-        for part in batches(len(chunks), PAGE):
-            points = self._models.Batch(
-                ids=[_point(chunk.id) for chunk in chunks[part]],
-                vectors=vectors[part].tolist(),
-                payloads=[{"id": chunk.id, "chunk": to_json(chunk)} for chunk in chunks[part]],
-            )
-            with quiet():
+        texts = [to_json(chunk) for chunk in chunks]
+        with quiet(), self._one_commit():
+            for part in batches(len(chunks), PAGE):
+                points = self._models.Batch(
+                    ids=[_point(chunk.id) for chunk in chunks[part]],
+                    vectors=vectors[part].tolist(),
+                    payloads=[{"id": c.id, "chunk": text} for c, text in zip(chunks[part], texts[part], strict=True)],
+                )
                 self._client.upsert(NAME, points, wait=True)
 
     def _remove(self, ids: Sequence[str]) -> None:
-        self._client.delete(NAME, self._models.PointIdsList(points=[_point(name) for name in ids]), wait=True)
+        with self._one_commit():
+            self._client.delete(NAME, self._models.PointIdsList(points=[_point(name) for name in ids]), wait=True)
+
+    @contextlib.contextmanager
+    def _one_commit(self) -> Iterator[None]:
+        """开在文件夹里的，它每写一个点就提交一次，两万个点要等两万次磁盘；这里合成一次，要么全写进去，要么全没写。"""
+        try:
+            storage = self._client._client.collections[NAME].storage
+            connection = storage.storage
+        except AttributeError:                  # 服务，或只在内存里
+            yield
+            return
+        storage.storage = _Uncommitted(connection)
+        try:
+            with connection:
+                yield
+        finally:
+            storage.storage = connection
 
     def _nearest(self, vector: FloatArray, k: int, among: Sequence[str] | None) -> list[tuple[str, float]]:
         models, only = self._models, None
@@ -92,6 +112,19 @@ class QdrantStore(Store):
         points = self._client.retrieve(NAME, [_point(name) for name in ids], with_vectors=True, with_payload=["id"])
         found = {point.payload["id"]: point.vector for point in points}
         return np.array([found[name] for name in ids], dtype=np.float32)
+
+
+class _Uncommitted:
+    """一个 SQLite 连接，``with`` 完了不提交。"""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.execute, self.cursor, self.close = connection.execute, connection.cursor, connection.close
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        return None
 
 
 @contextlib.contextmanager
