@@ -27,8 +27,21 @@ class _Parser(argparse.ArgumentParser):
         self.add_argument("-h", "--help", action="help", help="显示这份说明")
 
     def error(self, message: str) -> NoReturn:
+        missing = message.removeprefix("the following arguments are required: ")
         self.print_usage(sys.stderr)
-        self.exit(2, f"参数不对（{message}）；加 -h 看说明。\n")
+        self.exit(2, f"参数不对（{message if missing == message else f'缺少 {missing}'}）；加 -h 看说明。\n")
+
+
+def _number(kind: type, name: str) -> Callable[[str], Any]:
+    """命令行里的数：写错时说中文。"""
+
+    def read(text: str) -> Any:
+        try:
+            return kind(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"要是{name}，收到 {text!r}") from None
+
+    return read
 
 
 def doctor(arguments: argparse.Namespace) -> int:
@@ -73,6 +86,10 @@ def ask(arguments: argparse.Namespace) -> int:
     if arguments.question is not None:
         answer(arguments.question)
         return 0
+    with contextlib.suppress(ImportError):
+        import readline  # noqa: F401  方向键、退格才对汉字管用
+    if hasattr(sys.stdin, "reconfigure"):
+        sys.stdin.reconfigure(errors="replace")
     print("一行一个问题；Ctrl-C 或 Ctrl-D 离开。", file=sys.stderr)
     while True:
         try:
@@ -100,14 +117,23 @@ def _answerer(arguments: argparse.Namespace, opened: Any) -> Callable[[str], Non
     refuse = None if arguments.min_score is None else below(arguments.min_score)
     where = None
     if arguments.only:
-        where = lambda chunk: any(fnmatch(chunk.source if "/" in p else chunk.source.rpartition("/")[2], p) for p in arguments.only)  # noqa: E731
+        from unicodedata import normalize
+
+        from rag_lessons.types import RagLessonsError
+
+        patterns = [normalize("NFC", pattern) for pattern in arguments.only]
+        sources = {chunk.source for chunk in opened.chunks}
+        wanted = {s for s in sources if any(fnmatch(s if "/" in p else s.rpartition("/")[2], p) for p in patterns)}
+        if not wanted:
+            raise RagLessonsError(f"没有文件符合 --only {'、'.join(patterns)}；带 / 的和相对路径比，不带的和文件名比，例如 \"*.md\"。")
+        where = lambda chunk: chunk.source in wanted  # noqa: E731
 
     def answer(question: str) -> None:
         found = opened.ask(question, generator, arguments.k, refuse, where)
         if arguments.json:
             import json
 
-            print(json.dumps(described(question, found, opened), ensure_ascii=False, indent=1))
+            print(json.dumps(described(question, found, opened, generator), ensure_ascii=False, indent=1))
             return
         print(found)
         if chat is None and found.citations:
@@ -116,26 +142,36 @@ def _answerer(arguments: argparse.Namespace, opened: Any) -> Callable[[str], Non
     return answer
 
 
-def described(question: str, answer: Any, opened: Any) -> dict[str, Any]:
-    """``--json`` 的内容：键是固定的，以后只会加，不会改。"""
+def described(question: str, answer: Any, opened: Any, generator: Any) -> dict[str, Any]:
+    """``--json`` 的内容。键是固定的，以后只会加，不会改：
+
+    - ``question``、``answer``：问题；答案，含 [1] 这样的编号；
+    - ``generator``：谁写的答案，抽取式（抄原句）或聊天模型的名字；
+    - ``refused``、``missing``：有没有拒答；资料里没有的、引错的，各一句话；
+    - ``sources``：每块资料的 ``number``（答案里的编号）、``cited``（用到没有）、``file``、``line``、``page``（没有页码是 null）、
+      ``headings``、``score``（融合后的，只用来排名次）、``scores``（各路原始分数）、``text``；
+    - ``index``：``files_read``、``files_kept``、``files_gone``、``files_failed``、``chunks``、``chunks_added``（新算向量的块）、
+      ``problems``（读不了的文件，各一句话）、``home``（索引在哪里，存不了是 null）。
+    """
     cited = {citation.number for citation in answer.citations}
     return {
         "question": question,
         "answer": answer.text,
+        "generator": generator.name,
         "refused": answer.refused,
-        "missing": list(answer.missing),
+        "missing": [*answer.missing, *(str(check) for check in answer.checks if check.wrong)],
         "sources": [
             {
                 "number": hit.rank, "cited": hit.rank in cited, "file": hit.chunk.source, "line": hit.chunk.line,
                 "page": hit.chunk.metadata.get("page"), "headings": list(hit.chunk.headings),
-                "score": hit.score, "text": hit.chunk.text,
+                "score": hit.score, "scores": hit.details, "text": hit.chunk.text,
             }
             for hit in answer.hits
         ],
         "index": {
             "files_read": opened.files.read, "files_kept": opened.files.kept, "files_gone": opened.files.gone,
             "files_failed": opened.files.failed, "chunks": len(opened), "chunks_added": opened.counts.added,
-            "problems": list(opened.problems),
+            "problems": list(opened.problems), "home": None if opened.home is None else str(opened.home),
         },
     }  # fmt: skip
 
@@ -164,13 +200,14 @@ def build_parser() -> argparse.ArgumentParser:
     command = commands.add_parser("doctor", help="检查环境：Python、依赖、字体、权重、密钥，逐项给出对策")
     command.set_defaults(run=doctor)
 
-    command = commands.add_parser("ask", help="问一个文件夹：建好或更新索引，给出带文件和行号的答案")
+    codes = "退出码：0 答了（资料里没有也算），1 出错，2 参数不对，130 按了 Ctrl-C。"
+    command = commands.add_parser("ask", help="问一个文件夹：建好或更新索引，给出带文件和行号的答案", epilog=codes)
     command.add_argument("question", nargs="?", metavar="问题", help="不写就在终端里一问一答")
     command.add_argument("--docs", required=True, metavar="文件夹", help="资料所在的文件夹")
-    command.add_argument("--k", type=int, default=5, metavar="几块", help="取几块资料，默认 5")
+    command.add_argument("--k", type=_number(int, "整数"), default=5, metavar="几块", help="取几块资料，默认 5")
     command.add_argument("--only", action="append", metavar="模式", help='只在这些文件里找，例如 "*.md"、"制度/*"；可以写几次')
-    command.add_argument("--min-score", type=float, metavar="余弦", help="最像的一块还低于它就拒答；默认不看（第 07 课：一条线分不干净）")
-    command.add_argument("--json", action="store_true", help="答案和出处写成一个 JSON，其余的话都在 stderr")
+    command.add_argument("--min-score", type=_number(float, "一个数"), metavar="余弦", help="最像的一块还低于它就拒答；默认不看（第 07 课：一条线分不干净）")
+    command.add_argument("--json", action="store_true", help="答案和出处写成一个 JSON（键见 rag_lessons/__main__.py 的 described），其余的话都在 stderr")
     command.add_argument("--verbose", action="store_true", help="说出索引在哪里、这次读了几份文件")
     command.set_defaults(run=ask)
 

@@ -1,26 +1,29 @@
 """一个文件夹 → 能问的索引：第一次全读，以后只读改过的。
 
-索引存在用户的缓存文件夹里（不碰你的资料夹），以文件夹的真实路径和向量空间为名。里面两样：
+索引存在用户的缓存文件夹里（不碰你的资料夹），以文件夹的真实路径和向量空间为名。里面三样：
 
 - ``index.zip``：VectorIndex.save 存的块和向量；
+- ``keyword.zip``：BM25Index.save 存的词；
 - ``files.json``：每份文件的大小、时间、内容的 sha256，和它的块的指纹。
 
-文件没变就沿用它的块，不再打开。“没变”看内容：不超过 4 MB 的每次都算 sha256（五百份约几十毫秒）；更大的先看大小和
-修改时间，两样都没变才信。两个文件分开写，中途被杀会对不上：每份文件的块还要和指纹相符，不符就重读那一份，
-所以最坏是多读几份文件；向量按内容缓存，不会再算。
+文件没变就沿用它的块，不再打开解析。“没变”看内容的 sha256：时间会说谎（复制、解压、同步盘都会改它，也会把它改回去）。
+不超过 1 MB 的每次都算，五百份约几十毫秒；更大的，大小、修改时间、状态时间都没动就先信一天，一天以后再算一次，
+所以变了的迟早会发现。读文件、切块的代码变了，文件也重读一遍。
+
+几个文件分开写，中途被杀会对不上：每份文件的块还要和指纹相符，不符就重读那一份，所以最坏是多读几份文件；
+向量按内容缓存，不会再算。
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
-import uuid
+import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +31,27 @@ from rag_lessons.chunking import chunk_by_definition, chunk_by_heading, chunk_re
 from rag_lessons.embedding import CachedEmbedder, get_embedder
 from rag_lessons.embedding.base import Embedder
 from rag_lessons.generation import Generator
-from rag_lessons.index import SyncCounts, VectorIndex, Where
+from rag_lessons.index import SyncCounts, VectorIndex, Where, written_beside
 from rag_lessons.keyword import BM25Index
-from rag_lessons.loading import folder_files, load_document, load_folder
-from rag_lessons.paths import as_path, cache_dir
+from rag_lessons.loading import MAX_BYTES, folder_files, load_document, load_folder
+from rag_lessons.paths import as_path, cache_dir, expand_home
 from rag_lessons.pipeline import ask
 from rag_lessons.progress import progress
 from rag_lessons.retrieval import HybridSearch, Refuse
-from rag_lessons.types import Answer, Chunk, Document, Hit, RagLessonsError, RagLessonsWarning
+from rag_lessons.types import (
+    Answer,
+    Chunk,
+    Document,
+    Hit,
+    RagLessonsError,
+    RagLessonsWarning,
+    is_blank,
+)
 
-VERSION = 1                             # files.json 的写法，或切块的办法变了，就加一
-HASHED_BYTES = 4 * 1024 * 1024
+VERSION = 2                             # files.json 的写法变了，就加一
+HASHED_BYTES = 1024 * 1024              # 不超过这么大的，每次都看内容
+TRUSTED_SECONDS = 24 * 3600             # 更大的，这么久看一次内容
+HAS_CHANGE_TIME = os.name != "nt"       # 状态时间改不回去；Windows 的 st_ctime 是创建时间，用不上
 HEADED = (".md", ".markdown", ".html", ".htm", ".xhtml", ".docx", ".pdf")
 Chunker = Callable[[Document], Sequence[Chunk]]
 
@@ -149,7 +162,9 @@ def open_folder(
     读不了的文件各一句话，在 ``problems`` 里，并各给一条 RagLessonsWarning。一份能读的都没有时抛出 RagLessonsError，
     文件夹不存在时抛出 FileNotFoundError。中途按 Ctrl-C：已有的索引不变，算好的向量都在缓存里。
     """
-    folder = as_path(path).expanduser()
+    if isinstance(path, str) and is_blank(path):
+        raise RagLessonsError("文件夹的路径是空白；请写上资料所在的文件夹，当前文件夹写成 \".\"。")
+    folder = expand_home(as_path(path), "文件夹的路径")
     if not folder.exists():
         raise FileNotFoundError(f"找不到文件夹 {folder}；请检查路径，相对路径是从当前文件夹 {Path.cwd()} 算起的。")
     if not folder.is_dir():
@@ -164,13 +179,13 @@ def open_folder(
     records: dict[str, dict[str, Any]] = {}
     fresh: set[str] = set()                 # 这一次打开读了的
     for source, file in progress(files.items(), len(files), "读文件"):
-        record, before = _fingerprint(file), old_files.get(source, {})
-        same = before and record is not None and _unchanged(record, before)
+        before = old_files.get(source, {})
+        record = _fingerprint(file, before)
+        same = record.get("sha256") is not None and record["sha256"] == before.get("sha256")
         if same and before.get("chunks") == _digest(known.get(source, [])):
             chunks += known.get(source, [])
-            records[source] = before
+            records[source] = before if record.get("checked") == before.get("checked") else before | record
             continue
-        record = record or {}
         made, record["problem"] = _read(file, source, chunker)
         chunks += made
         records[source] = record
@@ -184,13 +199,17 @@ def open_folder(
             "能读的有文本、Markdown、代码、网页、有文字层的 PDF、.docx。"
         )
     index = old_index if old_index is not None else VectorIndex([], _no_vectors(embedder), embedder, embedder.space)
-    counts = index.sync(chunks)
+    moved = fresh or len(chunks) != len(index)
+    counts = index.sync(chunks) if moved else SyncCounts(0, 0, len(index))
     gone = len(set(old_files) - set(files))
-    if home is not None and (fresh or gone or old_index is None):
-        home = _save(home, index, records)
+    keyword = None if fresh or gone else _load_keyword(home, index)
+    changed = keyword is None or old_index is None
+    keyword = keyword or BM25Index.build(index.chunks)
+    if home is not None and (changed or records != old_files):
+        home = _save(home, index, keyword, records, everything=changed)
     failed = {source for source, record in records.items() if record.get("problem")}
     found = FileCounts(len(fresh - failed), len(records.keys() - fresh - failed), gone, len(failed))
-    return FolderIndex(folder, index, BM25Index.build(index.chunks), found, counts, problems, home)
+    return FolderIndex(folder, index, keyword, found, counts, problems, home)
 
 
 def _read(file: Path, source: str, chunker: Chunker) -> tuple[list[Chunk], str]:
@@ -201,6 +220,8 @@ def _read(file: Path, source: str, chunker: Chunker) -> tuple[list[Chunk], str]:
             document = load_document(file, source=source)
         except (RagLessonsError, FileNotFoundError) as error:
             return [], str(error)
+        except (RecursionError, MemoryError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
+            return [], f"{source}：读的时候出错（{type(error).__name__}: {error}），多半是文件损坏；请另存一份。"
         made = list(chunker(document))
     for warning in caught:
         if issubclass(warning.category, RagLessonsWarning):
@@ -223,21 +244,35 @@ def _home(folder: Path, space: str, chunker: Chunker) -> Path:
     return cache_dir() / "folders" / key
 
 
-def _fingerprint(file: Path) -> dict[str, Any] | None:
+@cache
+def _code() -> str:
+    """读文件和切块的代码的指纹；找不到源码时是空串。"""
+    here = Path(__file__).parent
+    try:
+        parts = [file.read_bytes() for name in ("loading", "chunking") for file in sorted((here / name).glob("*.py"))]
+    except OSError:
+        return ""
+    return hashlib.sha256(b"\0".join([*parts, Path(__file__).read_bytes()])).hexdigest()[:16]
+
+
+def _fingerprint(file: Path, before: dict[str, Any]) -> dict[str, Any]:
+    """文件现在的样子；看不了的是空字典。大的文件，状态没动过、上次看过内容不到一天，就沿用上次的 sha256。"""
     try:
         stat = file.stat()
         record: dict[str, Any] = {"size": stat.st_size, "time": stat.st_mtime_ns}
-        if stat.st_size <= HASHED_BYTES and file.is_file():
-            record["sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
+        if HAS_CHANGE_TIME:
+            record["changed"] = stat.st_ctime_ns
+        if not file.is_file() or stat.st_size > MAX_BYTES:
+            return record | {"sha256": f"没有看：{stat.st_size}"}
+        if stat.st_size > HASHED_BYTES:
+            now, checked = time.time(), before.get("checked", 0)
+            if all(before.get(name) == value for name, value in record.items()) and 0 <= now - checked < TRUSTED_SECONDS:
+                return record | {"sha256": before.get("sha256"), "checked": checked}
+            record["checked"] = now
+        with file.open("rb") as opened:
+            return record | {"sha256": hashlib.file_digest(opened, "sha256").hexdigest()}
     except OSError:
-        return None
-    return record
-
-
-def _unchanged(now: dict[str, Any], before: dict[str, Any]) -> bool:
-    if "sha256" in now:
-        return now["sha256"] == before.get("sha256")
-    return (now["size"], now["time"]) == (before.get("size"), before.get("time"))
+        return {}
 
 
 def _digest(chunks: Iterable[Chunk]) -> str:
@@ -264,25 +299,33 @@ def _load(home: Path | None, embedder: Embedder) -> tuple[VectorIndex | None, di
         return None, {}
     try:
         found = json.loads((home / "files.json").read_text(encoding="utf-8"))
-        files = {source: record for source, record in found.items() if isinstance(record, dict)}
-    except (OSError, ValueError, AttributeError):
+        same = found["code"] == _code()
+        files = {source: record for source, record in found["files"].items() if same and isinstance(record, dict)}
+    except (OSError, ValueError, AttributeError, KeyError, TypeError):
         files = {}                      # 只是要重读一遍文件，向量还在
     return index, files
 
 
-def _save(home: Path, index: VectorIndex, records: dict[str, dict[str, Any]]) -> Path | None:
+def _load_keyword(home: Path | None, index: VectorIndex) -> BM25Index | None:
+    """上次存的关键词索引；没有、坏了、对不上就重建，不必说。"""
+    try:
+        return None if home is None else BM25Index.load(home / "keyword.zip", index.chunks)
+    except (RagLessonsError, FileNotFoundError):
+        return None
+
+
+def _save(home: Path, index: VectorIndex, keyword: BM25Index, records: dict[str, Any], everything: bool) -> Path | None:
     """先索引，后清单。写不进去时给一条警告，这次只在内存里。"""
     made = _chunks_by_source(index)
     described = {source: record | {"chunks": _digest(made.get(source, []))} for source, record in records.items()}
-    part = home / f".{uuid.uuid4().hex}.part"
     try:
-        home.mkdir(parents=True, exist_ok=True)
-        index.save(home / "index.zip")
-        part.write_text(json.dumps(described), encoding="utf-8")
-        os.replace(part, home / "files.json")
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)         # 里面有资料的原文
+        if everything:
+            index.save(home / "index.zip")
+            keyword.save(home / "keyword.zip")
+        with written_beside(home / "files.json") as file:
+            file.write(json.dumps({"code": _code(), "files": described}).encode())
     except (OSError, RagLessonsError) as error:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
-        warnings.warn(f"索引存不进 {home}（{error}）；这次能用，下次要重新读。", RagLessonsWarning, stacklevel=3)
+        warnings.warn(f"索引存不进 {home}（{error}）这次能用，下次要重新读。", RagLessonsWarning, stacklevel=3)
         return None
     return home

@@ -14,10 +14,10 @@ import uuid
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -250,20 +250,10 @@ class VectorIndex:
             raise RagLessonsError(f"{path} 是文件夹；请写上文件名，例如 {path / 'index.zip'}。")
         meta = {"version": FILE_VERSION, "space": self.space, "chunks": [asdict(chunk) for chunk in chunks]}
         described = json.dumps(meta, ensure_ascii=False, default=_plain).encode("utf-8", "surrogatepass")
-        part_file = path.with_name(f"{_part_prefix(path)}{uuid.uuid4().hex}.part")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with part_file.open("xb") as file, zipfile.ZipFile(file, "w") as archive:
-                archive.writestr("index.json", described)
-                with archive.open("vectors.npy", "w", force_zip64=True) as part:
-                    np.lib.format.write_array(part, vectors, allow_pickle=False)
-            part_file.replace(path)
-            _sweep(path)
-        except OSError as error:
-            raise RagLessonsError(f"{path} 写不进去（{error.strerror or error}）；请检查权限和剩余空间，或换一个位置。") from None
-        finally:
-            with contextlib.suppress(OSError):
-                part_file.unlink(missing_ok=True)
+        with written_beside(path) as file, zipfile.ZipFile(file, "w") as archive:
+            archive.writestr("index.json", described)
+            with archive.open("vectors.npy", "w", force_zip64=True) as part:
+                np.lib.format.write_array(part, vectors, allow_pickle=False)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], embedder: Embedder) -> VectorIndex:
@@ -319,6 +309,23 @@ def query_vector(vector: object, dim: int | None) -> FloatArray:
     if dim is not None and (not np.isfinite(length) or length == 0):
         raise RagLessonsError("查询向量是零或含 NaN，没有方向可比；请检查嵌入器的返回值。")
     return narrow / np.float32(length) if length else narrow
+
+
+@contextlib.contextmanager
+def written_beside(path: Path) -> Iterator[BinaryIO]:
+    """先写在旁边，写完整了再换名：中途被打断，旧文件还在。写不进去时抛出 RagLessonsError。"""
+    part_file = path.with_name(f"{_part_prefix(path)}{uuid.uuid4().hex}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with part_file.open("xb") as file:
+            yield file
+        part_file.replace(path)
+        _sweep(path)
+    except OSError as error:
+        raise RagLessonsError(f"{path} 写不进去（{error.strerror or error}）；请检查权限和剩余空间，或换一个位置。") from None
+    finally:
+        with contextlib.suppress(OSError):
+            part_file.unlink(missing_ok=True)
 
 
 def _part_prefix(path: Path) -> str:

@@ -9,9 +9,14 @@ idf 取不会变负的那一种（Lucene 也用它）。
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
+import os
 import re
 import unicodedata
+import zipfile
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
@@ -19,12 +24,24 @@ from operator import add
 
 import numpy as np
 
-from rag_lessons.index import SyncCounts, Where, allows, check_k, check_question, check_where, indexable
+from rag_lessons.index import (
+    SyncCounts,
+    Where,
+    allows,
+    check_k,
+    check_question,
+    check_where,
+    indexable,
+    written_beside,
+)
+from rag_lessons.paths import as_path
 from rag_lessons.types import Chunk, Hit, RagLessonsError, check_number
 
 Tokenizer = Callable[[str], Iterable[str]]
 # 比它小的分数，四舍五入到 6 位就是 0，不算结果
 LEAST = 5.1e-7
+# 关键词索引文件的版本；格式或切词的办法变了就加一，旧文件会重建
+FILE_VERSION = 1
 
 # 词与词之间没有空格的文字：汉字（含部首、〇、々）、假名、谚文、泰文、老挝文、缅甸文、高棉文
 DENSE = (
@@ -149,8 +166,8 @@ def bm25_score(
 class BM25Index:
     """块与它们的词。用 ``BM25Index.build(chunks)`` 来建。
 
-    每个词存一列“哪几块含它、各得几分”，打分就是把问题里各个词的那几列加起来。没有 save：一万块重建也只要几秒，
-    ``BM25Index.build(vector_index.chunks)`` 就和向量索引用同一批块。
+    每个词存一列“哪几块含它、各得几分”，打分就是把问题里各个词的那几列加起来。
+    ``BM25Index.build(vector_index.chunks)`` 就和向量索引用同一批块；一万块重建要一两秒，等不及就 save、load。
 
     属性
     ----
@@ -206,6 +223,49 @@ class BM25Index:
         starts = [0, *np.cumsum(n).tolist()]                       # 词 i 的一列是 [starts[i], starts[i + 1])
         # 一次换掉：别的线程正在检索时，看到的要么全是旧的，要么全是新的
         self._held = chunks, dict(ids), starts, chunk.astype(np.int32), part
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """存成一个文件：词、每个词的那一列，和块的指纹；块本身不在里面，VectorIndex.save 已经存了。"""
+        path = as_path(path)
+        chunks, ids, starts, chunk, part = self._held
+        meta = {"version": FILE_VERSION, "k1": self.k1, "b": self.b, "chunks": _fingerprint(chunks), "tokens": list(ids)}
+        described = json.dumps(meta, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        arrays = {"starts": np.array(starts, dtype=np.int64), "chunk": chunk, "part": part}
+        with written_beside(path) as file, zipfile.ZipFile(file, "w") as archive:
+            archive.writestr("keyword.json", described)
+            for name, array in arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                    np.lib.format.write_array(entry, array, allow_pickle=False)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], chunks: Sequence[Chunk], tokenize: Tokenizer = tokenize) -> BM25Index:
+        """读回 save 存的文件；chunks 要是存的时候那一批，tokenize 要是同一个。
+
+        文件不在时抛出 FileNotFoundError；文件坏了、块不是那一批、切词的写法变了，抛出 RagLessonsError：重新 build 就是。
+        """
+        path = as_path(path)
+        if not path.is_file():
+            raise FileNotFoundError(f"找不到关键词索引 {path}；请先 index.save(path)。")
+        chunks = indexable(chunks)
+        try:
+            with zipfile.ZipFile(path) as archive:
+                meta = json.loads(archive.read("keyword.json"))
+                arrays = []
+                for name in ("starts", "chunk", "part"):
+                    with archive.open(f"{name}.npy") as entry:
+                        arrays.append(np.lib.format.read_array(entry, allow_pickle=False))
+            starts, chunk, part = arrays
+            if (meta["version"], meta["chunks"]) != (FILE_VERSION, _fingerprint(chunks)):
+                raise RagLessonsError(f"{path.name} 存的不是这一批块；请重新 BM25Index.build。")
+            if len(starts) != len(meta["tokens"]) + 1 or not starts[-1] == len(chunk) == len(part):
+                raise ValueError
+            index = cls([], meta["k1"], meta["b"], tokenize)
+            index._held = chunks, dict(zip(meta["tokens"], range(len(starts)), strict=False)), starts.tolist(), chunk, part
+        except RagLessonsError:
+            raise
+        except (zipfile.BadZipFile, zlib.error, KeyError, IndexError, TypeError, ValueError, EOFError, OSError, RuntimeError):
+            raise RagLessonsError(f"{path.name} 不是完整的关键词索引；请删掉它，重新 build 再 save。") from None
+        return index
 
     @property
     def chunks(self) -> list[Chunk]:
@@ -274,6 +334,12 @@ class BM25Index:
         added = sum(times for text, times in new.items() if text not in old)
         self._hold(chunks)
         return SyncCounts(added, (old - new).total(), len(chunks) - added)
+
+
+def _fingerprint(chunks: Sequence[Chunk]) -> str:
+    """一批块的指纹：位置、原文（id 里有）和用来切词的文字。"""
+    joined = "\0".join(f"{chunk.id}\1{chunk.embedding_text}" for chunk in chunks)
+    return hashlib.sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _numbers(tokens: Iterable[str], ids: dict[str, int]) -> np.ndarray:

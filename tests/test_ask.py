@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import warnings
+from pathlib import Path
 
 import docx
 import pytest
@@ -16,6 +17,7 @@ from pdf_writer import Pdf
 from rag_lessons import CachedEmbedder, Chunk, E5Embedder, RagLessonsError, ToyEmbedder
 from rag_lessons.folder import chunk_by_type, open_folder
 from rag_lessons.index import SyncCounts
+from rag_lessons.keyword import BM25Index
 from rag_lessons.types import Document
 
 SUBJECTS = ("年假", "报销", "门禁卡", "样机", "叉车", "会议室", "打印机", "班车", "食堂", "工卡", "访客", "合同", "发票", "值班", "仓库")
@@ -108,7 +110,7 @@ def test_interrupted_it_stops_at_once_and_pays_nothing_twice(big):
     assert child.returncode == 130 and time.monotonic() - start < 5
     assert out == "" and "已停止" in err and "Traceback" not in err
     kept = kept_vectors(cache)
-    assert kept >= 40 and f"{int(err.split('算好的 ')[1].split(' 条')[0])}" != "0"
+    assert kept >= 40 and int(err.split("算好的 ")[1].split(" 条")[0]) == kept         # 说留着几条，就真的留着几条
     found = answered("谁负责年假", "--docs", folder, cache=cache)
     texts = {chunk.embedding_text for chunk in chunks_in(folder)}
     assert found["index"]["chunks"] == len(chunks_in(folder)) and kept < len(texts)
@@ -164,17 +166,21 @@ def test_only_what_changed_is_read_and_embedded(big):
 
 
 def test_a_second_question_takes_less_than_a_second(big):
-    """整个进程：启动、导入、载入索引和模型、检索、回答。取三次里最快的：机器忙不算它的错。"""
+    """整个进程：启动、导入、载入索引和模型、检索、回答。机器忙不算它的错：取最快的一次，还不行就看它真正算了多久。"""
     folder, cache = big
     run("热身", "--docs", folder, cache=cache)
-    spent = []
-    for n in range(3):
-        start = time.perf_counter()
+    spent, computed = [], []
+    for n in range(5):
+        before, start = os.times(), time.perf_counter()
         done = run(f"第 {n} 个没有问过的问题：发票怎么移交", "--docs", folder, cache=cache)
         spent.append(time.perf_counter() - start)
+        after = os.times()
+        computed.append(after.children_user + after.children_system - before.children_user - before.children_system)
         assert done.returncode == 0 and done.stdout
-    print(f"最快 {min(spent):.2f} 秒")
-    assert min(spent) < 1, spent
+        if spent[-1] < 1:
+            break
+    print(f"最快 {min(spent):.2f} 秒，其中处理器 {min(computed):.2f} 秒")
+    assert min(spent) < 1 or 0 < min(computed) < 0.8, (spent, computed)     # Windows 上数不出处理器时间，是 0
 
 
 def test_two_runs_at_once_are_safe(big):
@@ -209,6 +215,9 @@ def test_text_output_names_file_and_line_and_says_it_copies(big):
     (["问", "--docs", "空的"], "一份文件也没有"),
     (["问", "--docs", "坏的"], "读不了 1 份"),
     (["  ", "--docs", "好的"], "空白"),
+    (["问", "--docs", ""], "路径是空白"),
+    (["问", "--docs", "~没有这个人/资料"], "家目录找不到"),
+    (["问", "--docs", "好的", "--only", "*.pdf"], "没有文件符合 --only *.pdf"),
     (["问", "--docs", "好的", "--k", "0"], "k 要至少是 1"),
     (["--docs", "好的"], "要写一个问题"),
     (["--docs", "好的", "--json"], "要写一个问题"),
@@ -222,9 +231,26 @@ def test_mistakes_get_one_sentence(tmp_path, arguments, words):
     done = subprocess.run(**command(*arguments, cache=tmp_path / "cache", capture_output=True), cwd=tmp_path, stdin=subprocess.DEVNULL)
     last = done.stderr.strip().splitlines()[-1]
     assert (done.returncode, done.stdout) == (1, "") and words in last and last.endswith("。"), done.stderr
-    for bad in (["问"], ["问", "--docs", "好的", "--k", "三"]):
+    for bad, words in ((["问"], "缺少 --docs"), (["问", "--docs", "好的", "--k", "三"], "要是整数，收到 '三'")):
         done = subprocess.run(**command(*bad, cache=tmp_path / "cache", capture_output=True), cwd=tmp_path, stdin=subprocess.DEVNULL)
-        assert done.returncode == 2 and "Traceback" not in done.stderr
+        assert done.returncode == 2 and "Traceback" not in done.stderr and words in done.stderr
+
+
+def test_a_broken_or_unwritable_cache_is_said_and_the_answer_comes(tmp_path):
+    folder, cache = tmp_path / "资料", tmp_path / "cache"
+    folder.mkdir()
+    (folder / "a.md").write_text("报销要附发票，二十天内交。", encoding="utf-8")
+    home = answered("报销要附什么", "--docs", folder, cache=cache)["index"]["home"]
+    assert home.startswith(str(cache))
+    for broken in (cache / "vectors.sqlite", *(Path(home) / name for name in ("index.zip", "keyword.zip", "files.json"))):
+        broken.write_bytes(broken.read_bytes()[: broken.stat().st_size // 2] + b"\xff" * 40)
+        done = run("报销要附什么", "--docs", folder, "--json", cache=cache)
+        assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
+        assert "发票" in json.loads(done.stdout)["answer"]
+    blocked = tmp_path / "是个文件"
+    blocked.write_text("x", encoding="utf-8")
+    done = run("报销要附什么", "--docs", folder, cache=blocked)
+    assert done.returncode == 0 and "不能写" in done.stderr and "a.md:1" in done.stdout
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows 没有伪终端")
@@ -299,6 +325,73 @@ def test_a_list_that_does_not_fit_the_index_is_not_believed(small):
     (first.home / "index.zip").write_bytes(b"PK")
     with pytest.warns(UserWarning, match="从头建"):
         assert open_folder(small, embedder).files.read == 2
+
+
+def test_the_keyword_index_comes_back_exactly_and_only_for_its_own_chunks(small):
+    opened = open_folder(small, ToyEmbedder())
+    path = opened.home / "keyword.zip"
+    again = BM25Index.load(path, opened.chunks)
+    for question in ("年假", "报销要发票", "没有的词 xyz"):
+        assert again.search(question) == opened.keyword.search(question)
+    assert again._held[1:3] == opened.keyword._held[1:3] and again.sync(opened.chunks).kept == 2
+    with pytest.raises(RagLessonsError, match="不是这一批块"):
+        BM25Index.load(path, opened.chunks[:1])
+    with pytest.raises(FileNotFoundError):
+        BM25Index.load(small / "没有", opened.chunks)
+    whole = path.read_bytes()
+    for broken in (b"", whole[: len(whole) // 2], whole.replace(b'"tokens"', b'"tokenz"')):
+        path.write_bytes(broken)
+        with pytest.raises(RagLessonsError, match="不是完整的"):
+            BM25Index.load(path, opened.chunks)
+        assert open_folder(small, ToyEmbedder()).search("年假") == opened.search("年假")
+        assert path.read_bytes() == whole                   # 重建的存回去了
+
+
+def test_a_large_file_is_trusted_for_a_day_and_not_for_ever(small, monkeypatch):
+    from rag_lessons import folder
+
+    monkeypatch.setattr(folder, "HASHED_BYTES", 4)
+    monkeypatch.setattr(folder, "HAS_CHANGE_TIME", False)   # 没有状态时间可看的系统：只剩大小和修改时间
+    now = [1_800_000_000.0]
+    monkeypatch.setattr(folder.time, "time", lambda: now[0])
+    file = small / "a.md"
+    open_folder(small, ToyEmbedder())
+    stat = file.stat()
+    file.write_text("# 甲\n\n年假有九天。\n", encoding="utf-8")
+    os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert file.stat().st_size == stat.st_size
+    assert open_folder(small, ToyEmbedder()).files.read == 0
+    now[0] += folder.TRUSTED_SECONDS + 1
+    opened = open_folder(small, ToyEmbedder())
+    assert opened.files.read == 1 and "九天" in opened.search("年假")[0].chunk.text
+    os.utime(file, ns=(1, 1))                               # 时间变了，内容没变：看一遍，不重读
+    assert open_folder(small, ToyEmbedder()).files.read == 0
+
+
+def test_new_reading_code_reads_again_and_embeds_nothing(small, monkeypatch):
+    from rag_lessons import folder
+
+    embedder = Counted()
+    open_folder(small, embedder)
+    monkeypatch.setattr(folder, "_code", lambda: "另一版")
+    again = open_folder(small, embedder)
+    assert (again.files.read, again.counts.added, embedder.sent) == (2, 0, 2)
+    assert open_folder(small, embedder).files.read == 0
+
+
+def test_a_reader_that_falls_over_costs_one_file(small, monkeypatch):
+    from rag_lessons import folder
+
+    real = folder.load_document
+
+    def fragile(path, **options):
+        if path.name == "b.txt":
+            raise RecursionError("太深")
+        return real(path, **options)
+
+    monkeypatch.setattr(folder, "load_document", fragile)
+    with pytest.warns(UserWarning, match=r"b\.txt：读的时候出错（RecursionError"):
+        assert open_folder(small, ToyEmbedder()).files.failed == 1
 
 
 def test_unreadable_files_are_said_every_time_and_tried_again_when_changed(small):

@@ -29,7 +29,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby, pairwise
@@ -58,6 +58,7 @@ ATTENTION_FLOATS = 1 << 18  # 一次算的注意力分数的个数上限（1 MB�
 GELU_FLOATS = 1 << 16  # 一次激活的个数（256 KB），理由同上
 MAX_WORKERS = 4
 ALIGN = 16  # 列数补到它的倍数
+ONE_THREAD_TOKENS = 64  # 片段不超过这么多（一个问题）就只用一个线程：几个线程互相等的工夫比算的还长
 
 
 # ---------------------------------------------------------------- 分词
@@ -532,7 +533,13 @@ class E5Embedder(BaseEmbedder):
 
         sizes = [sum(len(window) for _, _, window in batch) for batch in batches]
         model, contents = self.model, [[window for _, _, window in batch] for batch in batches]
-        results = zip(batches, sizes, in_threads(lambda content: forward(model, content), contents), strict=True)
+        alone = sizes == [sum(sizes)] and sizes[0] <= ONE_THREAD_TOKENS
+
+        def compute(content: list[list[int]]) -> FloatArray:
+            with _one_blas_thread() if alone else nullcontext():
+                return forward(model, content)
+
+        results = zip(batches, sizes, in_threads(compute, contents), strict=True)
         for batch, _, columns in progress(results, sum(sizes), "e5 计算向量", size=lambda result: result[1]):
             start = 0
             for n, last, window in batch:
@@ -540,15 +547,20 @@ class E5Embedder(BaseEmbedder):
                 start += len(window)
 
     def _encode_batches(self, texts: list[str], role: Role) -> Iterator[tuple[Sequence[int], FloatArray]]:
-        """攒够 SAVE_TOKENS 个片段就交出一批，缓存好存下来：中途停下，前面的不白算。"""
+        """攒够 SAVE_TOKENS 个片段就交出一批，缓存好存下来：中途停下，前面的不白算，按 Ctrl-C 时连没攒够的也交出。"""
         sums, ready, tokens = np.zeros((len(texts), self.dim)), [], 0
-        for n, last, columns in self._run(texts, role):
-            sums[n] += mean_pool(columns) * (columns.shape[1] - 2)  # 按窗里的片段数加权
-            ready += [n] * last
-            tokens += columns.shape[1]
-            if ready and tokens >= SAVE_TOKENS:
+        try:
+            for n, last, columns in self._run(texts, role):
+                sums[n] += mean_pool(columns) * (columns.shape[1] - 2)  # 按窗里的片段数加权
+                ready += [n] * last
+                tokens += columns.shape[1]
+                if ready and tokens >= SAVE_TOKENS:
+                    yield ready, sums[ready]
+                    ready, tokens = [], 0
+        except KeyboardInterrupt:
+            if ready:
                 yield ready, sums[ready]
-                ready, tokens = [], 0
+            raise
         if ready:
             yield ready, sums[ready]
 
