@@ -31,6 +31,7 @@ Span = tuple[str, int, int]
 Chunker = Callable[[Document], Sequence[Chunk]]
 
 DEPTH = 20              # 往下看多少名：排得低的，到这里为止还算「在候选里」
+RERANKED = 3            # 重排的候选是 k 的几倍：重排贵，多一块候选就多算一块
 LUCK = 0.05             # 碰巧的机会不到这么多，才说「先改」
 Z = 1.96                # 95% 区间
 COPY = 0.7              # 两块的字对重合到这么多，就当作副本
@@ -257,7 +258,7 @@ class ReportCard:
     def _questions(self) -> list[list[str]]:
         table = [["题号", "题型", "第几块找全", "只用向量", "只用关键词", "结果", "问题"]]
         for line in self.lines:
-            ranks = [_rank(rank) if line.question.gold else "" for rank in (line.rank, line.dense, line.keyword)]
+            ranks = [_rank(rank, self.k) if line.question.gold else "" for rank in (line.rank, line.dense, line.keyword)]
             table.append([line.question.id, TYPES.get(line.question.type, line.question.type), *ranks,
                           line.lost or "成了", line.question.question])
         return table
@@ -288,8 +289,13 @@ class ReportCard:
         return f"<div>{verdict}{scores}{html_table(self._questions())}{trials}{notes}</div>"
 
 
-def _rank(rank: int | None) -> str:
-    return f"第 {rank}" if rank is not None else f"前 {DEPTH} 没有"
+def depth(k: int) -> int:
+    """交给模型 k 块时，往下看多少名。"""
+    return max(DEPTH, RERANKED * k)
+
+
+def _rank(rank: int | None, k: int) -> str:
+    return f"第 {rank}" if rank is not None else f"前 {depth(k)} 没有"
 
 
 def _names(ids: Sequence[str]) -> str:
@@ -374,7 +380,7 @@ class _Examiner:
                  chunks: list[Chunk], refuse: Refuse | None) -> None:
         self.searcher, self.questions, self.k, self.documents = searcher, questions, k, documents
         self.chunks, self.refuse = chunks, refuse
-        self.depth = max(DEPTH, 2 * k)
+        self.depth = depth(k)
         self.texts = {document.source: document.text for document in documents}
         self.spans: dict[str, list[Span]] = {}
         self.unread: list[Question] = []
@@ -476,7 +482,7 @@ class _Examiner:
                     extra.append(Chunk(gold.quote, gold.source, start, start + len(gold.quote)))
                 spans[question.id].append((gold.source, start, start + len(gold.quote)))
         files = "、".join(sorted({g.source for q in self.unread for g in q.gold}))
-        why = f"有 {len(self.unread)} 题的原句不在读进来的文字里（{files}），文件没读进来，或者读坏了。"
+        why = f"有 {len(self.unread)} 题的原句不在读进来的文字里（{files}），文件没读进来、读坏了，或者后来改过。"
         searcher = self.rebuilt([*self.chunks, *extra])
         if searcher is None:
             self.skipped.append(f"补上没读到的文字：{why}这种检索器不会重建，没法试；先把文件读好。")
@@ -560,7 +566,8 @@ class _Examiner:
 
     def reranking(self, reranker: Any) -> Iterator[Trial]:
         """在候选里，只是排得低：重排。"""
-        low = self.missed(self.depth)
+        candidates = RERANKED * self.k
+        low = self.missed(candidates)
         if not low:
             return
         if reranker is None:
@@ -570,8 +577,8 @@ class _Examiner:
                 self.skipped.append("重排：嵌入器没有片段向量（要 e5），也没有给 reranker。")
                 return
             reranker = MaxSimReranker(embedder)
-        why = f"有 {len(low)} 题要的已在前 {self.depth} 块里，只是排得低。"
-        yield self.trial("重排", why, RerankSearch(self.searcher, reranker, self.depth))
+        why = f"有 {len(low)} 题要的已在前 {candidates} 块里，只是排得低。"
+        yield self.trial("重排", why, RerankSearch(self.searcher, reranker, candidates))
 
     def chunking(self, chunkers: Mapping[str, Chunker] | None) -> Iterator[Trial]:
         """换切法。读的字不许比原来多出一成：块大了，就少取几块。"""
