@@ -32,6 +32,16 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"参数不对（{message if missing == message else f'缺少 {missing}'}）；加 -h 看说明。\n")
 
 
+def _stopped(more: str = "") -> int:
+    """按了 Ctrl-C：说一句，返回 130。退出时要等手上的一批算完（不到一秒），这时再按不算数。"""
+    import signal
+
+    with contextlib.suppress(ValueError):       # 不在主线程里
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    print(f"已停止。{more}", file=sys.stderr)
+    return 130
+
+
 def _number(kind: type, name: str) -> Callable[[str], Any]:
     """命令行里的数：写错时说中文。"""
 
@@ -76,8 +86,7 @@ def ask(arguments: argparse.Namespace) -> int:
             opened = open_folder(arguments.docs, embedder)
     except KeyboardInterrupt:
         done = f"算好的 {embedder.misses} 条向量留着，" if embedder.misses else ""
-        print(f"已停止。{done}再运行一次会接着做。", file=sys.stderr)
-        return 130
+        return _stopped(f"{done}再运行一次会接着做。")
     if arguments.verbose or opened.counts.added or opened.counts.removed or opened.files.read:
         print(opened, file=sys.stderr)
     if arguments.verbose:
@@ -240,8 +249,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"读写文件时出错：{error}；请检查磁盘空间和权限。", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("已停止。", file=sys.stderr)
-        return 130
+        return _stopped()
 
 
 if __name__ == "__main__":

@@ -314,18 +314,26 @@ def _load_keyword(home: Path | None, index: VectorIndex) -> BM25Index | None:
         return None
 
 
+def _make(home: Path) -> None:
+    """建好存索引的文件夹，只许自己看：里面有资料的原文。"""
+    try:
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise RagLessonsError(f"{home} 建不了（{error.strerror or error}）；请检查权限和剩余空间。") from None
+
+
 def _save(home: Path, index: VectorIndex, keyword: BM25Index, records: dict[str, Any], everything: bool) -> Path | None:
     """先索引，后清单。写不进去时给一条警告，这次只在内存里。"""
     made = _chunks_by_source(index)
     described = {source: record | {"chunks": _digest(made.get(source, []))} for source, record in records.items()}
     try:
-        home.mkdir(parents=True, exist_ok=True, mode=0o700)         # 里面有资料的原文
+        _make(home)
         if everything:
             index.save(home / "index.zip")
             keyword.save(home / "keyword.zip")
         with written_beside(home / "files.json") as file:
             file.write(json.dumps({"code": _code(), "files": described}).encode())
-    except (OSError, RagLessonsError) as error:
-        warnings.warn(f"索引存不进 {home}（{error}）这次能用，下次要重新读。", RagLessonsWarning, stacklevel=3)
+    except RagLessonsError as error:
+        warnings.warn(f"索引没有存下：{error}这次在内存里，能用；下次要重新读。", RagLessonsWarning, stacklevel=3)
         return None
     return home

@@ -420,7 +420,7 @@ def test_a_cache_that_cannot_be_written_is_said_and_works(small, tmp_path, monke
 
     monkeypatch.setattr(folder, "cache_dir", lambda: tmp_path / "是个文件")
     (tmp_path / "是个文件").write_text("x", encoding="utf-8")
-    with pytest.warns(UserWarning, match="这次能用"):
+    with pytest.warns(UserWarning, match="能用；下次要重新读"):
         opened = open_folder(small, ToyEmbedder())
     assert opened.home is None and opened.search("年假")
 

@@ -465,12 +465,15 @@ def in_threads(function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
         return
     with _one_blas_thread(), ThreadPoolExecutor(workers) as pool:
         waiting: deque[Future[R]] = deque()
-        for item in items:
-            waiting.append(pool.submit(function, item))
-            if len(waiting) > workers:
+        try:
+            for item in items:
+                waiting.append(pool.submit(function, item))
+                if len(waiting) > workers:
+                    yield waiting.popleft().result()
+            while waiting:
                 yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)      # 中途停下：还没开始的不算了
 
 
 # ---------------------------------------------------------------- 嵌入器
