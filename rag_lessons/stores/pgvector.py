@@ -17,6 +17,7 @@ from rag_lessons.types import Chunk, RagLessonsError
 
 KINDS = ("flat", "hnsw")
 EFFORT = 100                # HNSW 检索时找多宽
+INDEX = "CREATE INDEX IF NOT EXISTS {table}_hnsw ON {table} USING hnsw (embedding vector_cosine_ops)"
 
 
 class PgvectorStore(Store):
@@ -74,7 +75,9 @@ class PgvectorStore(Store):
         if stored is None:
             self._sql.execute(f"COMMENT ON TABLE {table} IS {psycopg.sql.Literal(self.space).as_string(self._sql)}")
         if self.kind == "hnsw":
-            self._sql.execute(f"CREATE INDEX IF NOT EXISTS {table}_hnsw ON {table} USING hnsw (embedding vector_cosine_ops)")
+            self._sql.execute(INDEX.format(table=table))
+            self._sql.execute("SET maintenance_work_mem = '512MB'")              # 图要整个放得进内存，建得才快
+            self._sql.execute("SET max_parallel_maintenance_workers = 0")        # 容器里的共享内存常常只有 64 MB
             self._sql.execute("SET hnsw.iterative_scan = strict_order")      # 先筛选时，图上多走几步，凑够 k 条
 
     def _stored(self) -> Iterable[Chunk]:
@@ -89,10 +92,15 @@ class PgvectorStore(Store):
                     fields = chunk.id.encode(), to_json(chunk).encode(), struct.pack(">HH", len(vector), 0) + vector.astype(">f4").tobytes()
                     copy.write(struct.pack(">h", 3) + b"".join(struct.pack(">i", len(field)) + field for field in fields))
                 copy.write(struct.pack(">h", -1))
+            rebuild = self.kind == "hnsw" and len(chunks) > len(self._chunks)      # 一条条插进图里，比写完再建慢几倍
+            if rebuild:
+                self._sql.execute(f"DROP INDEX IF EXISTS {self.table}_hnsw")
             self._sql.execute(
                 f"INSERT INTO {self.table} SELECT * FROM fresh ON CONFLICT (id) DO UPDATE "
                 "SET chunk = excluded.chunk, embedding = excluded.embedding"
             )
+            if rebuild:
+                self._sql.execute(INDEX.format(table=self.table))
 
     def _remove(self, ids: Sequence[str]) -> None:
         self._sql.execute(f"DELETE FROM {self.table} WHERE id = ANY(%s)", [list(ids)])
