@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 
@@ -26,9 +26,11 @@ from rag_lessons.paths import as_path
 from rag_lessons.types import Chunk, Hit, RagLessonsError, check_hits, check_number, check_whole, is_blank
 
 Where = Callable[[Chunk], bool]
+T = TypeVar("T")
 # 索引文件的格式版本；格式变了就加一，旧文件会得到一句说明而不是乱码
 FILE_VERSION = 1
 LEFTOVER_SECONDS = 3600     # 旁边那些没写完的文件，过了这么久才当作没人要
+BUSY_SECONDS = 3.0 if os.name == "nt" else 0.0      # Windows 上别人正开着的文件换不掉，最多等这么久
 
 
 def cosine_top_k(matrix: FloatArray, vector: FloatArray, k: int) -> list[tuple[int, float]]:
@@ -263,7 +265,7 @@ class VectorIndex:
         try:
             if not path.exists():
                 raise FileNotFoundError(f"找不到索引文件 {path}；请先 index.save(path)。")
-            with zipfile.ZipFile(path) as archive:
+            with _when_free(lambda: zipfile.ZipFile(path)) as archive:
                 meta = json.loads(archive.read("index.json"))
                 with archive.open("vectors.npy") as part:
                     vectors = np.lib.format.read_array(part, allow_pickle=False)
@@ -319,13 +321,25 @@ def written_beside(path: Path) -> Iterator[BinaryIO]:
         path.parent.mkdir(parents=True, exist_ok=True)
         with part_file.open("xb") as file:
             yield file
-        part_file.replace(path)
+        _when_free(lambda: part_file.replace(path))
         _sweep(path)
     except OSError as error:
         raise RagLessonsError(f"{path} 写不进去（{error.strerror or error}）；请检查权限和剩余空间，或换一个位置。") from None
     finally:
         with contextlib.suppress(OSError):
             part_file.unlink(missing_ok=True)
+
+
+def _when_free(action: Callable[[], T]) -> T:
+    """做一件要文件空着才行的事；被拒绝就等一会儿再试，最多 BUSY_SECONDS 秒。"""
+    limit = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            return action()
+        except PermissionError:
+            if time.monotonic() >= limit:
+                raise
+            time.sleep(0.01)
 
 
 def _part_prefix(path: Path) -> str:
