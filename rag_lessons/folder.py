@@ -21,7 +21,7 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -31,7 +31,7 @@ from rag_lessons.chunking import chunk_by_definition, chunk_by_heading, chunk_re
 from rag_lessons.embedding import CachedEmbedder, get_embedder
 from rag_lessons.embedding.base import Embedder
 from rag_lessons.generation import Generator
-from rag_lessons.index import SyncCounts, VectorIndex, Where, written_beside
+from rag_lessons.index import SyncCounts, VectorIndex, Where, fingerprint, written_beside
 from rag_lessons.keyword import BM25Index
 from rag_lessons.loading import MAX_BYTES, folder_files, load_document, load_folder
 from rag_lessons.paths import as_path, cache_dir, expand_home
@@ -48,7 +48,7 @@ from rag_lessons.types import (
     is_blank,
 )
 
-VERSION = 2                             # files.json 的写法变了，就加一
+VERSION = 3                             # files.json 的写法变了，就加一
 HASHED_BYTES = 1024 * 1024              # 不超过这么大的，每次都看内容
 TRUSTED_SECONDS = 24 * 3600             # 更大的，这么久看一次内容
 HAS_CHANGE_TIME = os.name != "nt"       # 状态时间改不回去；Windows 的 st_ctime 是创建时间，用不上
@@ -182,7 +182,7 @@ def open_folder(
         before = old_files.get(source, {})
         record = _fingerprint(file, before)
         same = record.get("sha256") is not None and record["sha256"] == before.get("sha256")
-        if same and before.get("chunks") == _digest(known.get(source, [])):
+        if same and before.get("chunks") == fingerprint(known.get(source, [])):
             chunks += known.get(source, [])
             records[source] = before if record.get("checked") == before.get("checked") else before | record
             continue
@@ -275,12 +275,6 @@ def _fingerprint(file: Path, before: dict[str, Any]) -> dict[str, Any]:
         return {}
 
 
-def _digest(chunks: Iterable[Chunk]) -> str:
-    """一份文件的块的指纹：id 里没有标题，所以送去算向量的文字也算进去。"""
-    joined = "\0".join(f"{chunk.id}\1{chunk.embedding_text}" for chunk in chunks)
-    return hashlib.sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
 def _chunks_by_source(index: VectorIndex | None) -> dict[str, list[Chunk]]:
     found: dict[str, list[Chunk]] = {}
     for chunk in index.chunks if index is not None else ():
@@ -325,7 +319,7 @@ def _make(home: Path) -> None:
 def _save(home: Path, index: VectorIndex, keyword: BM25Index, records: dict[str, Any], everything: bool) -> Path | None:
     """先索引，后清单。写不进去时给一条警告，这次只在内存里。"""
     made = _chunks_by_source(index)
-    described = {source: record | {"chunks": _digest(made.get(source, []))} for source, record in records.items()}
+    described = {source: record | {"chunks": fingerprint(made.get(source, []))} for source, record in records.items()}
     try:
         _make(home)
         if everything:

@@ -62,6 +62,18 @@ def check_where(where: object) -> None:
         raise RagLessonsError(f"where 要是函数，收到 {where!r}；例如 where=lambda chunk: chunk.source == \"a.md\"。")
 
 
+def check_options(k: object, threshold: object, where: object) -> tuple[int, float | None]:
+    """search 的三个选项都查一遍；返回整数的 k、浮点数的 threshold。"""
+    check_where(where)
+    return check_k(k), None if threshold is None else check_number(threshold, "threshold")
+
+
+def dense_hits(found: Iterable[tuple[Chunk, float]], threshold: float | None) -> list[Hit]:
+    """排好的（块、余弦）→ 结果；余弦低于 threshold 的不要。"""
+    kept = [(chunk, score) for chunk, score in found if threshold is None or score >= threshold]
+    return [Hit(chunk, score, rank, {"dense": score}) for rank, (chunk, score) in enumerate(kept, 1)]
+
+
 def allows(where: Where, chunk: Chunk) -> bool:
     """where 要不要这一块；where 自己出错时，说明是在哪一块上、什么错。"""
     try:
@@ -116,6 +128,20 @@ class SyncCounts:
     added: int
     removed: int
     kept: int
+
+
+def count_changes(old: Iterable[Chunk], new: Iterable[Chunk]) -> SyncCounts:
+    """从一批块换成另一批：按送去算向量的文字数，新的几块，去掉的几块，沿用的几块。"""
+    before = Counter(chunk.embedding_text for chunk in old)
+    after = Counter(chunk.embedding_text for chunk in new)
+    added = sum(times for text, times in after.items() if text not in before)
+    return SyncCounts(added, (before - after).total(), after.total() - added)
+
+
+def fingerprint(chunks: Iterable[Chunk]) -> str:
+    """一批块的指纹：位置、原文（id 里有），和送去算向量、切词的文字。"""
+    joined = "\0".join(f"{chunk.id}\1{chunk.embedding_text}" for chunk in chunks)
+    return hashlib.sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class VectorIndex:
@@ -195,9 +221,7 @@ class VectorIndex:
         self, vector: FloatArray, k: int = 3, threshold: float | None = None, where: Where | None = None
     ) -> list[Hit]:
         """已经有向量时直接检索；向量会先归一化。参数同 search。"""
-        k = check_k(k)
-        threshold = None if threshold is None else check_number(threshold, "threshold")
-        check_where(where)
+        k, threshold = check_options(k, threshold, where)
         chunks, matrix, _ = self._held
         vector = query_vector(vector, matrix.shape[1] if chunks else None)
         if not chunks:
@@ -205,12 +229,7 @@ class VectorIndex:
         if where is not None:
             rows = [i for i, chunk in enumerate(chunks) if allows(where, chunk)]
             chunks, matrix = [chunks[i] for i in rows], matrix[rows]
-        found = cosine_top_k(matrix, vector, k)
-        kept = [(i, score) for i, score in found if threshold is None or score >= threshold]
-        return [
-            Hit(chunks[i], score, rank, {"dense": score})
-            for rank, (i, score) in enumerate(kept, 1)
-        ]
+        return dense_hits(((chunks[i], score) for i, score in cosine_top_k(matrix, vector, k)), threshold)
 
     def vectors_of(self, hits: Sequence[Hit]) -> FloatArray:
         """几条结果各自的向量 (len(hits), dim)。"""
@@ -238,11 +257,8 @@ class VectorIndex:
         fresh = check_vectors(fresh, len(new_texts), dim, self.space)
         pool = np.concatenate([vectors, fresh]) if len(vectors) else fresh
         rows = [row_of_text.get(c.embedding_text, new_row.get(c.embedding_text, 0)) for c in chunks]
-        added = sum(c.embedding_text in new_row for c in chunks)
-        gone = Counter(c.embedding_text for c in old) - Counter(c.embedding_text for c in chunks)
-        counts = SyncCounts(added, gone.total(), len(chunks) - added)
         self._hold(chunks, pool[rows])
-        return counts
+        return count_changes(old, chunks)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """存成一个文件：向量、块、空间的名字。先写在旁边再换名，中途被打断时旧文件还在。"""
@@ -251,7 +267,7 @@ class VectorIndex:
         if not path.name or os.path.isdir(path):  # noqa: PTH112 没有权限时是 False，不抛异常
             raise RagLessonsError(f"{path} 是文件夹；请写上文件名，例如 {path / 'index.zip'}。")
         meta = {"version": FILE_VERSION, "space": self.space, "chunks": [asdict(chunk) for chunk in chunks]}
-        described = json.dumps(meta, ensure_ascii=False, default=_plain).encode("utf-8", "surrogatepass")
+        described = json.dumps(meta, ensure_ascii=False, default=plain).encode("utf-8", "surrogatepass")
         with written_beside(path) as file, zipfile.ZipFile(file, "w") as archive:
             archive.writestr("index.json", described)
             with archive.open("vectors.npy", "w", force_zip64=True) as part:
@@ -355,7 +371,7 @@ def _sweep(path: Path) -> None:
                 left.unlink()
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """JSON 不认得的 metadata：numpy 的数变成普通的数，其余说明白。"""
     if isinstance(value, np.generic):
         return value.item()

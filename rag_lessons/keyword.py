@@ -9,7 +9,6 @@ idf 取不会变负的那一种（Lucene 也用它）。
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -31,6 +30,8 @@ from rag_lessons.index import (
     check_k,
     check_question,
     check_where,
+    count_changes,
+    fingerprint,
     indexable,
     written_beside,
 )
@@ -228,7 +229,7 @@ class BM25Index:
         """存成一个文件：词、每个词的那一列，和块的指纹；块本身不在里面，VectorIndex.save 已经存了。"""
         path = as_path(path)
         chunks, ids, starts, chunk, part = self._held
-        meta = {"version": FILE_VERSION, "k1": self.k1, "b": self.b, "chunks": _fingerprint(chunks), "tokens": list(ids)}
+        meta = {"version": FILE_VERSION, "k1": self.k1, "b": self.b, "chunks": fingerprint(chunks), "tokens": list(ids)}
         described = json.dumps(meta, ensure_ascii=False).encode("utf-8", "surrogatepass")
         arrays = {"starts": np.array(starts, dtype=np.int64), "chunk": chunk, "part": part}
         with written_beside(path) as file, zipfile.ZipFile(file, "w") as archive:
@@ -255,7 +256,7 @@ class BM25Index:
                     with archive.open(f"{name}.npy") as entry:
                         arrays.append(np.lib.format.read_array(entry, allow_pickle=False))
             starts, chunk, part = arrays
-            if (meta["version"], meta["chunks"]) != (FILE_VERSION, _fingerprint(chunks)):
+            if (meta["version"], meta["chunks"]) != (FILE_VERSION, fingerprint(chunks)):
                 raise RagLessonsError(f"{path.name} 存的不是这一批块；请重新 BM25Index.build。")
             if len(starts) != len(meta["tokens"]) + 1 or not starts[-1] == len(chunk) == len(part):
                 raise ValueError
@@ -329,17 +330,9 @@ class BM25Index:
     def sync(self, chunks: Sequence[Chunk]) -> SyncCounts:
         """把索引换成这些块。idf 随全部的块变，所以整个重算；计数的含义同 VectorIndex.sync。"""
         chunks = indexable(chunks)
-        old = Counter(chunk.embedding_text for chunk in self.chunks)
-        new = Counter(chunk.embedding_text for chunk in chunks)
-        added = sum(times for text, times in new.items() if text not in old)
+        counts = count_changes(self.chunks, chunks)
         self._hold(chunks)
-        return SyncCounts(added, (old - new).total(), len(chunks) - added)
-
-
-def _fingerprint(chunks: Sequence[Chunk]) -> str:
-    """一批块的指纹：位置、原文（id 里有）和用来切词的文字。"""
-    joined = "\0".join(f"{chunk.id}\1{chunk.embedding_text}" for chunk in chunks)
-    return hashlib.sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()
+        return counts
 
 
 def _numbers(tokens: Iterable[str], ids: dict[str, int]) -> np.ndarray:

@@ -166,21 +166,18 @@ def test_only_what_changed_is_read_and_embedded(big):
 
 
 def test_a_second_question_takes_less_than_a_second(big):
-    """整个进程：启动、导入、载入索引和模型、检索、回答。机器忙不算它的错：取最快的一次，还不行就看它真正算了多久。"""
+    """整个进程：启动、导入、载入索引和模型、检索、回答。机器一时忙不算它的错：取最快的一次。"""
     folder, cache = big
     run("热身", "--docs", folder, cache=cache)
-    spent, computed = [], []
-    for n in range(5):
-        before, start = os.times(), time.perf_counter()
+    spent = []
+    for n in range(8):
+        start = time.perf_counter()
         done = run(f"第 {n} 个没有问过的问题：发票怎么移交", "--docs", folder, cache=cache)
         spent.append(time.perf_counter() - start)
-        after = os.times()
-        computed.append(after.children_user + after.children_system - before.children_user - before.children_system)
         assert done.returncode == 0 and done.stdout
         if spent[-1] < 1:
             break
-    print(f"最快 {min(spent):.2f} 秒，其中处理器 {min(computed):.2f} 秒")
-    assert min(spent) < 1 or 0 < min(computed) < 0.8, (spent, computed)     # Windows 上数不出处理器时间，是 0
+    assert min(spent) < 1, spent
 
 
 def test_two_runs_at_once_are_safe(big):

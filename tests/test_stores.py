@@ -3,6 +3,7 @@
 每家都真的运行：FAISS、Chroma、Qdrant、Milvus Lite 在这个进程里，pgvector 在一个自己启动的 PostgreSQL 上。
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -55,9 +56,8 @@ SAME_AS_NUMPY = [name for name in MAKERS if name != "faiss-ivf"]
 class Words(BaseEmbedder):
     """测试用的嵌入：文字里写着编号，向量是那个编号的随机方向。"""
 
-    def __init__(self, dim=384, space="test/words", seed=5):
+    def __init__(self, dim=384, space="test/words"):
         self.dim, self.space, self.calls = dim, f"{space}/{dim}", 0
-        self.directions = np.random.default_rng(seed)
         self.table = {}
 
     def _encode(self, texts, role):
@@ -422,6 +422,21 @@ def test_postgres_as_root_does_not_open_folders_to_everyone(tmp_path):
         assert len(store.search("问 1")) == 1
     for folder in (private, tmp_path):
         assert folder.stat().st_mode & 0o777 == 0o711
+
+
+def test_postgres_folder_belongs_to_one_running_program(tmp_path):
+    """别的程序开着，就说是哪一个；记下的号重启以后给了别的程序，不算。"""
+    need("pgvector")
+    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        born = psutil.Process(other.pid).create_time()
+        (tmp_path / ".pg.owner").write_text(json.dumps([other.pid, born]), encoding="utf-8")
+        with pytest.raises(RagLessonsError, match=f"{other.pid} 号进程"):
+            PgvectorStore(Words(8), tmp_path / "pg")
+        (tmp_path / ".pg.owner").write_text(json.dumps([other.pid, born - 3600]), encoding="utf-8")
+        PgvectorStore(Words(8), tmp_path / "pg").close()
+    finally:
+        other.communicate(b"\n", timeout=60)
 
 
 def test_qdrant_writes_once_and_all_or_nothing(tmp_path, monkeypatch):

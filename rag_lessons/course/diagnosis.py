@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import Any
 
 from rag_lessons.chunking import chunk_recursive
-from rag_lessons.course.labelling import TYPES
+from rag_lessons.course.labelling import TYPES, pairs_of
 from rag_lessons.evaluation import Question, calibrate_refusal, gold_spans, paired_interval
 from rag_lessons.evaluation.golden import GAP, stitch
 from rag_lessons.evaluation.report import check_documents, check_questions, chunks_of, html_table, text_table
@@ -115,18 +115,13 @@ class Copies:
         return renumbered(kept)[:k]
 
 
-def _pairs(text: str) -> set[str]:
-    text = "".join(text.split())
-    return {text[i:i + 2] for i in range(len(text) - 1)}
-
-
 def likeness(a: str, b: str) -> float:
     """两段共有的字对，占两段全部字对的几成。
 
     >>> likeness("预约提前两天", "预约提前三天"), likeness("预约", "食堂")
     (0.42857142857142855, 0.0)
     """
-    a, b = _pairs(a), _pairs(b)
+    a, b = pairs_of(a), pairs_of(b)
     return len(a & b) / len(a | b) if a | b else 1.0
 
 

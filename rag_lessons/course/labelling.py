@@ -32,11 +32,12 @@ def shared_pairs(question: str, quote: str) -> float:
     >>> shared_pairs("宿舍几点熄灯", "宿舍 23:00 熄灯"), shared_pairs("落了把伞", "遗失物品")
     (0.4, 0.0)
     """
-    pairs = _pairs(question)
-    return len(pairs & _pairs(quote)) / len(pairs) if pairs else 0.0
+    pairs = pairs_of(question)
+    return len(pairs & pairs_of(quote)) / len(pairs) if pairs else 0.0
 
 
-def _pairs(text: str) -> set[str]:
+def pairs_of(text: str) -> set[str]:
+    """一段文字的字对；标点、空白、大小写不算。"""
     text = "".join(c for c in text.casefold() if c.isalnum())
     return {text[i:i + 2] for i in range(len(text) - 1)}
 

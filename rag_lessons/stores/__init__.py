@@ -1,6 +1,6 @@
 """向量库：FAISS、Chroma、Milvus、Qdrant、pgvector，都用 VectorIndex 的那几个方法。
 
-各家的度量、方向、范围不同，这里一律换成余弦，越高越近。一万块以内 VectorIndex 就够；什么时候该换，见第 A1 课。
+各家的度量、方向、范围不同，这里一律换成余弦，越高越近。十万块以内 VectorIndex 就够；什么时候该换，见第 A1 课。
 
 >>> sorted(available()) == sorted(STORES)
 True

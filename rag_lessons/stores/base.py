@@ -11,7 +11,6 @@ import json
 import os
 import warnings
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from types import TracebackType
@@ -24,14 +23,16 @@ from rag_lessons.index import (
     SyncCounts,
     Where,
     allows,
-    check_k,
+    check_options,
     check_question,
-    check_where,
     chunk_order,
+    count_changes,
+    dense_hits,
     indexable,
+    plain,
     query_vector,
 )
-from rag_lessons.types import Chunk, Hit, RagLessonsError, check_number
+from rag_lessons.types import Chunk, Hit, RagLessonsError
 
 # gRPC 往 stderr 写自己的日志（每起一个子进程一行，闲了十秒又几行）；真出了错会抛异常。要在任何一家导入它之前设好
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
@@ -55,19 +56,13 @@ def load(module: str, what: str) -> Any:
 def to_json(chunk: Chunk) -> str:
     """一块 → 一行 JSON，只含 ASCII：哪一家的文字列都存得下，NUL 和不成对的代理字符也在内。"""
     try:
-        return json.dumps(asdict(chunk), default=_plain)
+        return json.dumps(asdict(chunk), default=plain)
     except (TypeError, ValueError, RecursionError):
         raise RagLessonsError(f"{chunk.label} 的 metadata 存不成 JSON；请先换成字符串、数或列表。") from None
 
 
 def from_json(text: str) -> Chunk:
     return Chunk(**json.loads(text))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError
 
 
 class Store(ABC):
@@ -172,14 +167,13 @@ class Store(ABC):
         if not chunks:
             return 0
         home = {chunk.embedding_text: chunk.id for chunk in self._chunks.values()}
-        fresh = list(dict.fromkeys(c.embedding_text for c in chunks if c.embedding_text not in home))
-        reused = [c.id for c in chunks if c.embedding_text in home]
+        texts = list(dict.fromkeys(chunk.embedding_text for chunk in chunks))
+        seen, fresh = [text for text in texts if text in home], [text for text in texts if text not in home]
         made = check_vectors(self.embedder.embed_documents(fresh) if fresh else [], len(fresh), self.embedder.dim, self.space)
-        row = dict(zip(fresh, made, strict=True))
-        old = list(dict.fromkeys(home[c.embedding_text] for c in chunks if c.id in reused))
-        known = dict(zip(old, self._vectors(old), strict=True)) if old else {}
-        vectors = [row[t] if (t := c.embedding_text) in row else known[home[t]] for c in chunks]
-        self._write(chunks, np.stack(vectors))
+        vector = dict(zip(fresh, made, strict=True))
+        if seen:
+            vector |= zip(seen, self._vectors([home[text] for text in seen]), strict=True)
+        self._write(chunks, np.stack([vector[chunk.embedding_text] for chunk in chunks]))
         self._chunks |= {chunk.id: chunk for chunk in chunks}
         self._sorted = None
         return len(fresh)
@@ -199,20 +193,18 @@ class Store(ABC):
         return len(ids)
 
     def sync(self, chunks: Sequence[Chunk]) -> SyncCounts:
-        """把库换成这些块：新的写入，没有了的删去，内容没变的不再算向量。"""
+        """把库换成这些块：新的写入，没有了的删去，内容没变的不再算向量。先写后删，中间被杀会多出旧的，再 sync 一次就好。"""
         self.check_space()
         chunks = indexable(chunks)
-        had = Counter(chunk.embedding_text for chunk in self._chunks.values())
-        added = sum(chunk.embedding_text not in had for chunk in chunks)
-        gone = had - Counter(chunk.embedding_text for chunk in chunks)
+        counts = count_changes(self._chunks.values(), chunks)
         self.upsert(chunks)
         kept = {chunk.id for chunk in chunks}
         self.delete([name for name in self._chunks if name not in kept])
-        return SyncCounts(added, gone.total(), len(chunks) - added)
+        return counts
 
     def search(self, query: str, k: int = 3, threshold: float | None = None, where: Where | None = None) -> list[Hit]:
         """问题 → 最近的 k 块；参数与 VectorIndex.search 相同，where 也在取前 k 之前起作用。"""
-        check_k(k)
+        check_options(k, threshold, where)
         check_question(query)
         self.check_space()
         if not self._chunks:
@@ -223,16 +215,13 @@ class Store(ABC):
         self, vector: FloatArray, k: int = 3, threshold: float | None = None, where: Where | None = None
     ) -> list[Hit]:
         """已经有向量时直接检索；向量会先归一化。"""
-        k = check_k(k)
-        threshold = None if threshold is None else check_number(threshold, "threshold")
-        check_where(where)
+        k, threshold = check_options(k, threshold, where)
         self.check_space()
         vector = query_vector(vector, self.embedder.dim)
         among = None if where is None else [chunk.id for chunk in self.chunks if allows(where, chunk)]
         total = len(self._chunks if among is None else among)
         found = self._with_ties(vector, min(k, total), total, among) if total else []
-        kept = [(name, score) for name, score in found if threshold is None or score >= threshold]
-        return [Hit(self._chunks[name], score, rank, {"dense": score}) for rank, (name, score) in enumerate(kept, 1)]
+        return dense_hits(((self._chunks[name], score) for name, score in found), threshold)
 
     def _with_ties(self, vector: FloatArray, k: int, total: int, among: list[str] | None) -> list[tuple[str, float]]:
         """前 k 个。并列的按块的次序排，所以要取到第一个比第 k 名低的为止。"""

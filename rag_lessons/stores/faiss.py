@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import uuid
 import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rag_lessons.embedding.base import Embedder, FloatArray
-from rag_lessons.index import cosine_top_k
+from rag_lessons.index import cosine_top_k, written_beside
 from rag_lessons.paths import as_path
 from rag_lessons.stores.base import Store, from_json, load, stored_space, to_json
 from rag_lessons.types import Chunk, RagLessonsError
@@ -124,17 +123,9 @@ def _save(path: Path, matrix: FloatArray, settings: dict[str, Any], faiss: Any) 
     flat = faiss.IndexFlatIP(matrix.shape[1])
     if len(matrix):
         flat.add(np.ascontiguousarray(matrix))
-    part = path.with_name(f".{uuid.uuid4().hex}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with zipfile.ZipFile(part, "x") as archive:
-            archive.writestr("chunks.json", json.dumps(settings))
-            archive.writestr("vectors.faiss", faiss.serialize_index(flat).tobytes())
-        part.replace(path)
-    except OSError as error:
-        raise RagLessonsError(f"{path} 写不进去（{error.strerror or error}）；请检查权限和剩余空间，或换一个位置。") from None
-    finally:
-        part.unlink(missing_ok=True)
+    with written_beside(path) as file, zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("chunks.json", json.dumps(settings))
+        archive.writestr("vectors.faiss", faiss.serialize_index(flat).tobytes())
 
 
 def _read(path: Path, faiss: Any) -> tuple[FloatArray, dict[str, Any]]:

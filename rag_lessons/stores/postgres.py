@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import json
+import math
 import os
 import shutil
 import stat
@@ -77,11 +79,11 @@ class LocalPostgres:
         return f"postgresql://postgres@127.0.0.1:{self._port}/postgres"
 
     def _start(self) -> None:
-        owner = _read_pid(self._owner)
-        if owner is not None and owner != os.getpid() and _alive(owner):
-            raise RagLessonsError(f"{self.folder} 正被另一个程序（{owner} 号进程）打开；请先在那里 close()。")
+        owner = _read_owner(self._owner)
+        if owner is not None and owner[0] != os.getpid() and _is_alive(*owner):
+            raise RagLessonsError(f"{self.folder} 正被另一个程序（{owner[0]} 号进程）打开；请先在那里 close()。")
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._owner.write_text(str(os.getpid()), encoding="utf-8")
+        self._owner.write_text(json.dumps([os.getpid(), _born(os.getpid())]), encoding="utf-8")
         try:
             with _only_passable(*[self.folder, Path(self._server.bin_path)] * bool(self._server.system_user)):
                 self._server.ensure_pgdata_inited()
@@ -149,11 +151,25 @@ def _silent():  # noqa: ANN202
         logger.disabled = before
 
 
-def _read_pid(path: Path) -> int | None:
-    with contextlib.suppress(OSError, ValueError):
-        return int(path.read_text(encoding="utf-8"))
+def _read_owner(path: Path) -> tuple[int, float] | None:
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        pid, born = json.loads(path.read_text(encoding="utf-8"))
+        return int(pid), float(born)
     return None
 
 
-def _alive(pid: int) -> bool:
-    return load("psutil", "psutil").pid_exists(pid)
+def _born(pid: int) -> float | None:
+    """进程是哪一刻开始的，1970 年起的秒数；没有这个进程是 None。"""
+    psutil = load("psutil", "psutil")
+    try:
+        return psutil.Process(pid).create_time()
+    except psutil.NoSuchProcess:
+        return None
+    except psutil.AccessDenied:
+        return math.nan
+
+
+def _is_alive(pid: int, born: float) -> bool:
+    """记下的那个进程还在不在。只看进程号不够：重启以后，同一个号会给别的程序。"""
+    now = _born(pid)
+    return now is not None and not abs(now - born) > 2             # 校过时钟，会差一点
