@@ -113,6 +113,29 @@ def ask(arguments: argparse.Namespace) -> int:
                 print(error, file=sys.stderr)
 
 
+def folders(arguments: argparse.Namespace) -> int:
+    """列出（或删掉）ask 存下的索引。"""
+    from rag_lessons.folder import forget, saved_folders
+    from rag_lessons.paths import as_path, expand_home
+    from rag_lessons.types import RagLessonsError
+
+    saved = saved_folders()
+    if arguments.forget is not None:
+        target = expand_home(as_path(arguments.forget), "文件夹的路径").resolve()
+        chosen = [one for one in saved if one.folder == target]
+        if not chosen:
+            raise RagLessonsError(f"没有存着 {target} 的索引；不写 --forget 可以看有哪些。")
+    else:
+        chosen = [one for one in saved if one.gone] if arguments.clean else saved
+    for one in chosen:
+        if arguments.clean or arguments.forget is not None:
+            forget(one)
+        print(one)
+    what = "删掉" if arguments.clean or arguments.forget is not None else "存着"
+    print(f"{what} {len(chosen)} 份，{sum(one.size for one in chosen) / 1e6:.1f} MB。")
+    return 0
+
+
 def _answerer(arguments: argparse.Namespace, opened: Any) -> Callable[[str], None]:
     """问题 → 打印答案。"""
     from fnmatch import fnmatch
@@ -219,6 +242,12 @@ def build_parser() -> argparse.ArgumentParser:
     command.add_argument("--json", action="store_true", help="答案和出处写成一个 JSON（键见 rag_lessons/__main__.py 的 described），其余的话都在 stderr")
     command.add_argument("--verbose", action="store_true", help="说出索引在哪里、这次读了几份文件")
     command.set_defaults(run=ask)
+
+    command = commands.add_parser("folders", help="ask 存下的索引：列出来，或删掉；里面有资料的原文")
+    choice = command.add_mutually_exclusive_group()
+    choice.add_argument("--forget", metavar="文件夹", help="删掉这个文件夹的索引（文件夹本身不动）")
+    choice.add_argument("--clean", action="store_true", help="删掉文件夹已经不在了的索引")
+    command.set_defaults(run=folders)
 
     command = commands.add_parser("fetch-model", help="取得 e5 的权重文件，核对后放进缓存文件夹")
     command.add_argument("--force", action="store_true", help="已有也重新取一份")

@@ -4,7 +4,9 @@
 
 - ``index.zip``：VectorIndex.save 存的块和向量；
 - ``keyword.zip``：BM25Index.save 存的词；
-- ``files.json``：每份文件的大小、时间、内容的 sha256，和它的块的指纹。
+- ``files.json``：文件夹在哪里；每份文件的大小、时间、内容的 sha256，和它的块的指纹。
+
+里面有资料的原文；存着哪些，用 ``saved_folders()`` 看，用 ``forget`` 删。
 
 文件没变就沿用它的块，不再打开解析。“没变”看内容的 sha256：时间会说谎（复制、解压、同步盘都会改它，也会把它改回去）。
 不超过 1 MB 的每次都算，五百份约几十毫秒；更大的，大小、修改时间、状态时间都没动就先信一天，一天以后再算一次，
@@ -19,6 +21,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -206,7 +209,7 @@ def open_folder(
     changed = keyword is None or old_index is None
     keyword = keyword or BM25Index.build(index.chunks)
     if home is not None and (changed or records != old_files):
-        home = _save(home, index, keyword, records, everything=changed)
+        home = _save(home, folder, index, keyword, records, everything=changed)
     failed = {source for source, record in records.items() if record.get("problem")}
     found = FileCounts(len(fresh - failed), len(records.keys() - fresh - failed), gone, len(failed))
     return FolderIndex(folder, index, keyword, found, counts, problems, home)
@@ -236,6 +239,54 @@ def _no_vectors(embedder: Embedder) -> Any:
 
 
 # ---------------------------------------------------------------- 存在哪里，变没变
+
+
+@dataclass(frozen=True)
+class SavedFolder:
+    """存着的一份索引。
+
+    属性
+    ----
+    home : 索引在哪里。
+    folder : 它是哪个文件夹的；清单坏了、看不出来时是 None。
+    size : 占几字节。
+    """
+
+    home: Path
+    folder: Path | None
+    size: int
+
+    @property
+    def gone(self) -> bool:
+        """文件夹不在了（删了、改了名，或者移动硬盘没有接上）。"""
+        return self.folder is None or not self.folder.is_dir()
+
+    def __str__(self) -> str:
+        where = "不知道是哪个文件夹的" if self.folder is None else f"{self.folder}{'（不在了）' * self.gone}"
+        return f"{self.size / 1e6:7.1f} MB　{where}"
+
+
+def saved_folders() -> list[SavedFolder]:
+    """存着的索引，一份一项；同一个文件夹换过嵌入器、换过切法，就有几份。按文件夹排。"""
+    root = cache_dir() / "folders"
+    found = [_saved(home) for home in root.iterdir() if home.is_dir()] if root.is_dir() else []
+    return sorted(found, key=lambda saved: (str(saved.folder or ""), saved.home.name))
+
+
+def _saved(home: Path) -> SavedFolder:
+    try:
+        folder = Path(json.loads((home / "files.json").read_text(encoding="utf-8"))["folder"])
+    except (OSError, ValueError, KeyError, TypeError):
+        folder = None
+    return SavedFolder(home, folder, sum(file.stat().st_size for file in home.iterdir() if file.is_file()))
+
+
+def forget(saved: SavedFolder) -> None:
+    """删掉一份存着的索引；资料夹不动，算过的向量也留着，再打开时只要重读文件。"""
+    try:
+        shutil.rmtree(saved.home)
+    except OSError as error:
+        raise RagLessonsError(f"{saved.home} 删不掉（{error.strerror or error}）；请关掉正在用它的程序，再试一次。") from None
 
 
 def _home(folder: Path, space: str, chunker: Chunker) -> Path:
@@ -316,7 +367,9 @@ def _make(home: Path) -> None:
         raise RagLessonsError(f"{home} 建不了（{error.strerror or error}）；请检查权限和剩余空间。") from None
 
 
-def _save(home: Path, index: VectorIndex, keyword: BM25Index, records: dict[str, Any], everything: bool) -> Path | None:
+def _save(
+    home: Path, folder: Path, index: VectorIndex, keyword: BM25Index, records: dict[str, Any], everything: bool
+) -> Path | None:
     """先索引，后清单。写不进去时给一条警告，这次只在内存里。"""
     made = _chunks_by_source(index)
     described = {source: record | {"chunks": fingerprint(made.get(source, []))} for source, record in records.items()}
@@ -326,7 +379,7 @@ def _save(home: Path, index: VectorIndex, keyword: BM25Index, records: dict[str,
             index.save(home / "index.zip")
             keyword.save(home / "keyword.zip")
         with written_beside(home / "files.json") as file:
-            file.write(json.dumps({"code": _code(), "files": described}).encode())
+            file.write(json.dumps({"folder": os.fspath(folder), "code": _code(), "files": described}).encode())
     except RagLessonsError as error:
         warnings.warn(f"索引没有存下：{error}这次在内存里，能用；下次要重新读。", RagLessonsWarning, stacklevel=3)
         return None

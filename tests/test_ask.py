@@ -15,7 +15,8 @@ import pytest
 from pdf_writer import Pdf
 
 from rag_lessons import CachedEmbedder, Chunk, E5Embedder, RagLessonsError, ToyEmbedder
-from rag_lessons.folder import chunk_by_type, open_folder
+from rag_lessons.__main__ import main
+from rag_lessons.folder import chunk_by_type, forget, open_folder, saved_folders
 from rag_lessons.index import SyncCounts
 from rag_lessons.keyword import BM25Index
 from rag_lessons.types import Document
@@ -450,3 +451,30 @@ def test_moving_the_folder_away_starts_anew_but_embeds_nothing(small, tmp_path):
     shutil.move(small, moved)
     opened = open_folder(moved, embedder)
     assert opened.files.read == 2 and embedder.embedder.sent == 2
+
+
+def test_saved_indexes_can_be_seen_and_removed(small, tmp_path, capsys):
+    embedder = Counted()
+    opened = open_folder(small, embedder)
+    other = tmp_path / "另一份"
+    shutil.copytree(small, other)
+    open_folder(other, embedder)
+    assert {saved.folder: saved.gone for saved in saved_folders()} == {small.resolve(): False, other.resolve(): False}
+    assert all(saved.size > 0 for saved in saved_folders())
+    shutil.rmtree(other)
+    assert main(["folders"]) == 0
+    out = capsys.readouterr().out
+    assert f"{other.resolve()}（不在了）" in out and "存着 2 份" in out
+    assert main(["folders", "--clean"]) == 0 and "删掉 1 份" in capsys.readouterr().out
+    assert [saved.folder for saved in saved_folders()] == [small.resolve()] and opened.home.is_dir()
+    assert main(["folders", "--forget", str(other)]) == 1 and "没有存着" in capsys.readouterr().err
+    assert main(["folders", "--forget", str(small)]) == 0 and not opened.home.exists()
+    assert main(["folders"]) == 0 and "存着 0 份" in capsys.readouterr().out
+    again = open_folder(small, embedder)
+    assert again.files.read == 2 and (small / "a.md").exists()
+    (again.home / "files.json").write_text("坏的", encoding="utf-8")
+    [broken] = saved_folders()
+    assert broken.folder is None and broken.gone
+    forget(broken)
+    with pytest.raises(RagLessonsError, match="删不掉"):
+        forget(broken)

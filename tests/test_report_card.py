@@ -25,9 +25,10 @@ from rag_lessons import (
     course,
 )
 from rag_lessons.course.diagnosis import enough, likeness, luck, proportion_interval, report_card, solved
-from rag_lessons.course.labelling import QuestionForm, load_questions, shared_pairs
+from rag_lessons.course.labelling import QuestionForm, load_questions, questions_path, shared_pairs
 from rag_lessons.evaluation import Gold, Question
 from rag_lessons.folder import open_folder
+from rag_lessons.paths import data_path
 
 # 十件事，两两没有共同的字对；每件事一句原句、一个照着问的问题
 FACTS = [
@@ -385,3 +386,11 @@ def test_questions_file_that_is_broken(tmp_path):
     path.write_text('{"question": "缺了编号"}\n', encoding="utf-8")
     with pytest.raises(RagLessonsError, match="少了 id"):
         load_questions(path)
+
+
+def test_folders_of_one_name_keep_their_own_questions(tmp_path):
+    (tmp_path / "甲" / "资料").mkdir(parents=True)
+    (tmp_path / "乙" / "资料").mkdir(parents=True)
+    one, other = (questions_path(tmp_path / where / "资料") for where in "甲乙")
+    assert one != other and one == questions_path(tmp_path / "甲" / "." / "资料")
+    assert one.name.startswith("questions_资料_") and questions_path(data_path("handbook")).name == "questions_handbook.jsonl"

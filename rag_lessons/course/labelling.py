@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -43,8 +44,15 @@ def pairs_of(text: str) -> set[str]:
 
 
 def questions_path(folder: str | os.PathLike[str]) -> Path:
-    """这个文件夹的题存在哪里：课程文件夹的 my/ 下面，一个文件夹一份。"""
-    return repo_root() / "my" / f"questions_{as_path(folder).resolve().name or 'folder'}.jsonl"
+    """这个文件夹的题存在哪里：课程文件夹的 my/ 下面，一个文件夹一份。
+
+    课程自己的语料只用名字；别处的文件夹可能同名，名字后面再加六位，由它的位置算出。
+    """
+    folder, root = as_path(folder).resolve(), repo_root()
+    name = folder.name or "folder"
+    if not folder.is_relative_to(root / "data"):
+        name += f"_{hashlib.sha256(os.fspath(folder).encode('utf-8', 'surrogatepass')).hexdigest()[:6]}"
+    return root / "my" / f"questions_{name}.jsonl"
 
 
 class QuestionForm:
