@@ -99,7 +99,10 @@ def kept_vectors(cache):
 
 def test_interrupted_it_stops_at_once_and_pays_nothing_twice(big):
     folder, cache = big
-    quiet = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP} if os.name == "nt" else {"start_new_session": True}
+    if os.name == "nt":
+        quiet = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    else:                                   # 在后台跑测试时，SIGINT 是忽略的，子进程会继承；放回原样，才和终端里一样
+        quiet = {"start_new_session": True, "preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
     child = subprocess.Popen(**command("谁负责年假", "--docs", folder, cache=cache, stdout=subprocess.PIPE, stderr=subprocess.PIPE), **quiet)
     limit = time.monotonic() + 60
     while kept_vectors(cache) < 40 and child.poll() is None and time.monotonic() < limit:
