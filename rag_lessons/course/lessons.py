@@ -108,7 +108,7 @@ LESSONS = (
            "载入、建索引、标十个问题、出一份成绩单。"),
     Lesson("A1", "vector_stores", "向量数据库", 60, ("检索",),
            "同一次检索在 numpy、FAISS、Chroma、Milvus、Qdrant、pgvector 上各做一遍。"),
-    Lesson("A2", "inside_e5", "打开 e5", 60, ("向量化",),
+    Lesson("A2", "inside_e5", "打开 e5", 70, ("向量化",),
            "分词、嵌入、注意力、池化，用 numpy 走一遍。"),
 )  # fmt: skip
 
