@@ -48,6 +48,11 @@ def _new_only(rounds: Rounds) -> list[list[int]]:
     return result
 
 
+def _place(rounds: Rounds) -> list[list[int]]:
+    seen: dict[str, int] = {}
+    return [[seen.setdefault(one, place) for place, one in enumerate(found, 1)] for found in rounds]
+
+
 _NUMBERS = Exercise(
     id="15.1",
     title="合起来编号",
@@ -59,6 +64,7 @@ _NUMBERS = Exercise(
     ],
     wrong=[
         Wrong("每次从 1 起", _afresh, "每次检索都从 1 编起，两次的 [1] 就成了两段不同的资料。编号要接着上一次。"),
+        Wrong("新块按名次编", _place, "没见过的块用了它在这一次里的名次，和前面的号撞了：新号是见过的块数加 1。"),
         Wrong("重复的又编了号", _running, "查到过的那一块又得了新号：同一块要用原来的号。"),
         Wrong("从 0 起", _minus, "编号从 1 起：答案里写的是 [1]。"),
         Wrong("压平了", _flat, "各次的结果混成了一列：每次检索各是一个列表。"),
@@ -84,6 +90,10 @@ def should_stop(steps: int, tokens: int, same: int) -> str:
 
 def _late(steps: int, tokens: int, same: int) -> str:
     return "repeat" if same > 3 else "steps" if steps > 6 else "tokens" if tokens > 30_000 else ""
+
+
+def _equal(steps: int, tokens: int, same: int) -> str:
+    return "repeat" if same == 3 else "steps" if steps == 6 else "tokens" if tokens == 30_000 else ""
 
 
 def _no_repeat(steps: int, tokens: int, same: int) -> str:
@@ -118,9 +128,11 @@ _STOP = Exercise(
         case("还早", 1, 2000, 1), case("步数到了", 6, 9000, 1), case("差一步", 5, 9000, 1), case("token 到了", 3, 30_000, 1),
         case("差一个 token", 3, 29_999, 2), case("第三次要一样的", 3, 9000, 3), case("样样都到了", 7, 40_000, 4),
         case("重复和步数一起到", 6, 100, 3), case("步数和 token 一起到", 6, 30_000, 1), case("还没开始", 0, 0, 0),
+        case("token 越过去了", 4, 31_500, 1), case("步数越过去了", 8, 100, 1),
     ],
     wrong=[
         Wrong("晚了一步", _late, "到了上限还放行：要写 >=，不是 >。"),
+        Wrong("只认相等", _equal, "刚好到才停，越过去反而放行了：token 一次加几千，多半不会正好是 30000。写 >=，不是 ==。"),
         Wrong("没看重复", _no_repeat, "同样的事要了三次还不停：same 没有用上。"),
         Wrong("没看 token", _no_tokens, "token 用完了还不停：三步也可能很贵。"),
         Wrong("没看步数", _no_steps, "步数用完了还不停：每步都便宜，也不能一直走。"),
