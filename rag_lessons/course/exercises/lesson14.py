@@ -64,6 +64,8 @@ _PLAN = Exercise(
     wrong=[
         Wrong("全部重算", lambda old, new: ([text for _, text in new], _to_drop(old, new)), "见过的也送去算了：旧库里有这段文字，就不必再送。"),
         Wrong("按这一对看要不要算", lambda old, new: (list(dict.fromkeys(text for pair in new if pair not in old for text in pair[1:])), _to_drop(old, new)), "改了名的文件又算了一遍：要不要算只看文字，不看来源。"),
+        Wrong("按这一对看，也没去重", lambda old, new: ([text for source, text in new if (source, text) not in old], _to_drop(old, new)), "两处不对：改了名的文件又算了一遍，要不要算只看文字；相同的一段也送了两次，用 dict.fromkeys 去重。"),
+        Wrong("拿文字和一对比", lambda old, new: (list(dict.fromkeys(text for _, text in new if text not in old)), _to_drop(old, new)), "old 里装的是（来源，文字），拿文字去找永远找不到：先取出旧库里全部的文字。"),
         Wrong("相同的送了两次", lambda old, new: ([text for _, text in new if text not in {t for _, t in old}], _to_drop(old, new)), "两份新文件里相同的一段送了两次：相同的文字只送一次，用 dict.fromkeys 去重。"),
         Wrong("按文字去掉", lambda old, new: (_to_send(old, new), _drop_by_text(old, new)), "旧的来源留在了库里：文字在别处还有，可是这份文件已经没有这一段，照样要去掉。"),
         Wrong("按来源去掉", lambda old, new: (_to_send(old, new), _drop_by_source(old, new)), "文件还在、段落没了的，没有去掉：要看（来源，文字）这一对还在不在，不能只看文件在不在。"),
@@ -71,6 +73,7 @@ _PLAN = Exercise(
         Wrong("按位置比", _by_place, "你在比同一个位置：插一段，后面就全错位了；要看文字在不在旧库里，不管在第几个。"),
         Wrong("次序反了", lambda old, new: plan(old, new)[::-1], "两样的次序反了：先是要送去算的文字，再是要去掉的。"),
         Wrong("排了序", lambda old, new: (sorted(_to_send(old, new)), _to_drop(old, new)), "要送的文字按出现的先后，不要排序；集合也会打乱次序。"),
+        Wrong("去掉的排了序", lambda old, new: (_to_send(old, new), sorted(_to_drop(old, new))), "要去掉的按旧库里的次序，不要排序。"),
         Wrong("送的是一对", lambda old, new: ([pair for pair in new if pair[1] not in {t for _, t in old}], _to_drop(old, new)), "第一个列表里只要文字，不要来源。"),
         Wrong("去掉的只写了文字", lambda old, new: (_to_send(old, new), [text for _, text in _to_drop(old, new)]), "第二个列表里要（来源，文字）：只写文字，就不知道去掉哪一份。"),
         Wrong("旧的新的弄反了", lambda old, new: plan(new, old), "old 和 new 弄反了：送的应是 new 里才有的，去掉的应是 old 里才有的。"),
@@ -118,11 +121,15 @@ _DISTINCT = Exercise(
         case("一个也没有", []),
     ],
     diagnoses=[
+        (lambda outputs, wanted: any(isinstance(o, float) for o in outputs), "要返回有几个不同的，不是省下几成：个数是整数。"),
         (lambda outputs, wanted: any(isinstance(o, (set, list, tuple, dict)) for o in outputs), "要返回个数，不是那些键本身：外面套一个 len。"),
     ],
     wrong=[
         Wrong("原样比", _counter(lambda q: q), "一样也没有合并：先写一个函数，把问题变成键。"),
         Wrong("没有换全角", _counter(lambda q: "".join(q.casefold().split()).rstrip("?？。.．")), "全角的编号没有认出来：先 unicodedata.normalize(\"NFKC\", text)。"),
+        Wrong("没有换全角，空格只去半角的", _counter(lambda q: q.lower().replace(" ", "").rstrip("？?。.")), "全角的编号、全角的空格都没有认出来：第一步先 unicodedata.normalize(\"NFKC\", text)，半角的规矩才管用。"),
+        Wrong("只去了问号", _counter(lambda q: "".join(_fold(q).split()).rstrip("?")), "末尾的句号还在：rstrip 的括号里写全 \"?。.\"，全角的点换过以后就是「.」。"),
+        Wrong("省下几成", lambda questions: 1 - distinct(questions) / len(questions) if questions else 0.0, "要返回有几个不同的，不是省下几成：个数是整数。"),
         Wrong("没管大小写", _counter(lambda q: "".join(unicodedata.normalize("NFKC", q).split()).rstrip("?。.")), "VPN 和 vpn 还算两个：加上 casefold()。"),
         Wrong("只去两头的空白", _counter(lambda q: _fold(q).strip().rstrip("?。.")), "中间的空白还在：\"\".join(text.split()) 去掉全部空白，全角的也在内。"),
         Wrong("没去末尾的标点", _counter(lambda q: "".join(_fold(q).split())), "末尾的问号还在：最后 rstrip(\"?。.\")。"),
